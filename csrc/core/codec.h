@@ -1,0 +1,52 @@
+// Turning the listed elements of a shard into a message and back.
+//
+// encode() appends an index to the values that a selection already holds; open() checks a message
+// from another rank completely and normalises its index, whatever the encoding, to presence bits
+// and masks. merge() and decode_write() work on that normal form, so an encoding is only an index
+// format.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/buffer.h"
+#include "core/dtype.h"
+#include "core/message.h"
+#include "core/placement.h"
+#include "core/selection.h"
+
+namespace zen {
+
+// How a message is to be encoded. `cheapest` compares exact sizes, computed from counts alone.
+enum class Choice : uint8_t { dense, words, cheapest };
+
+// Exact size of the message that encode() would make. REQUIRES: the selection's invariants.
+size_t encoded_bytes(const ShardSelection& selection, Choice choice);
+
+// Upper bound of encoded_bytes over all selections of this shard: the capacity a receiver posts.
+size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice);
+
+// Finishes selection.message in place (a dense message with unlisted elements needs one copy, from
+// `allocate`) and returns it cut to its exact size. The selection is consumed.
+Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identity,
+              const Allocate& allocate);
+
+// A checked message in normal form. Keeps the message alive; presence and masks are scratch memory.
+struct OpenMessage {
+  Header header;
+  Buffer message;
+  Buffer presence, masks;  // as in ShardSelection, invariants 1 and 2
+  const std::byte* values = nullptr;
+
+  const uint64_t* presence_bits() const { return reinterpret_cast<const uint64_t*>(presence.data); }
+  const uint64_t* mask_list() const { return reinterpret_cast<const uint64_t*>(masks.data); }
+};
+
+// Checks version, encoding, identity, owner, dtype, counts, lengths and popcounts against the
+// shard, and that no listed element lies past the gradient's end. Reads only message.data[0,
+// message.bytes). Throws MalformedMessage naming the field, the value found and the value expected.
+// Nothing of the caller's is written before the check has passed.
+OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const Identity& expected,
+                 const Allocate& allocate);
+
+}  // namespace zen

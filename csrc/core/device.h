@@ -1,0 +1,61 @@
+// What a scheme may ask of the processor that holds the gradient. CpuDevice is the reference; a
+// device with its own memory implements the same steps on its own stream.
+//
+// A Device is used by one thread at a time, except allocate() and the release of what it returned.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/codec.h"
+#include "core/dtype.h"
+#include "core/message.h"
+#include "core/placement.h"
+#include "core/selection.h"
+
+namespace zen {
+
+// A flat, contiguous gradient. The caller keeps `data` alive for the whole exchange.
+struct Gradient {
+  Buffer data;
+  DType dtype = DType::f32;
+  uint64_t numel = 0;
+};
+
+struct Merged {
+  Buffer message;  // ready to send: the element-wise union of what the ranks listed, zeros included
+  uint64_t count = 0;  // listed elements
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual Buffer allocate(size_t bytes) = 0;
+
+  // One ordered pass over the words in `range`: lists every element with x != 0 (NaN included), and
+  // rewrites -0.0 to +0.0 in the gradient. The result has one entry per owner.
+  virtual Selection select(const Gradient& gradient, const Placement& placement,
+                           WordRange range) = 0;
+
+  // One message per owner, in owner order.
+  virtual std::vector<Buffer> encode(Selection&& selection, Choice choice,
+                                     const Identity& identity) = 0;
+
+  // Adds the messages of all ranks, given in rank order (message r must have source r), in float32
+  // and in that order; divides by `divisor`; rounds once to `dtype`. `incoming` carries the
+  // identity expected of the inputs (its source is ignored), `outgoing` that of the result. Throws
+  // MalformedMessage.
+  virtual Merged merge(std::span<const Buffer> by_rank, const Shard& shard, DType dtype,
+                       float divisor, const Identity& incoming, Choice choice,
+                       const Identity& outgoing) = 0;
+
+  // Writes exactly the listed elements into the gradient and returns how many. Throws
+  // MalformedMessage before anything is written.
+  virtual uint64_t decode_write(const Buffer& message, const Shard& shard, const Identity& expected,
+                                const Gradient& gradient) = 0;
+};
+
+}  // namespace zen
