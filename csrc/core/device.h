@@ -24,6 +24,13 @@ struct Gradient {
   uint64_t numel = 0;
 };
 
+// One input of merge(). Partial sums travel as float32, so inputs may differ in dtype.
+struct Incoming {
+  Buffer message;
+  Identity expected;
+  DType dtype = DType::f32;
+};
+
 struct Merged {
   Buffer message;  // ready to send: the element-wise union of what the ranks listed, zeros included
   uint64_t count = 0;  // listed elements
@@ -44,13 +51,11 @@ class Device {
   virtual std::vector<Buffer> encode(Selection&& selection, Choice choice,
                                      const Identity& identity) = 0;
 
-  // Adds the messages of all ranks, given in rank order (message r must have source r), in float32
-  // and in that order; divides by `divisor`; rounds once to `dtype`. `incoming` carries the
-  // identity expected of the inputs (its source is ignored), `outgoing` that of the result. Throws
-  // MalformedMessage.
-  virtual Merged merge(std::span<const Buffer> by_rank, const Shard& shard, DType dtype,
-                       float divisor, const Identity& incoming, Choice choice,
-                       const Identity& outgoing) = 0;
+  // Adds the messages in float32 and in the order given (by rank, so that every run and every
+  // device rounds alike); divides by `divisor`; rounds once to `dtype`. The result carries
+  // `outgoing`. Throws MalformedMessage.
+  virtual Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
+                       float divisor, Choice choice, const Identity& outgoing) = 0;
 
   // Writes exactly the listed elements into the gradient and returns how many. Throws
   // MalformedMessage before anything is written.
