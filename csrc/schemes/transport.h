@@ -46,11 +46,17 @@ struct Traits {
   int max_chunks = 1;  // more chunks than this gain nothing here
 };
 
-// Bytes of messages (payload and header) since the transport was made.
+// Bytes of messages (payload and header) since the transport was made. all_reduce() counts what a
+// ring moves, whatever the backend really does.
 struct Traffic {
   uint64_t bytes_out = 0;
   uint64_t bytes_in = 0;
 };
+
+// What each rank of a ring sends, and receives, to all-reduce `bytes` bytes.
+constexpr uint64_t ring_all_reduce_bytes(uint64_t bytes, int ranks) {
+  return 2 * bytes * static_cast<uint64_t>(ranks - 1) / static_cast<uint64_t>(ranks);
+}
 
 class Transport {
  public:
