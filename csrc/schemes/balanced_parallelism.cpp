@@ -1,0 +1,18 @@
+// ZEN's balanced parallelism: hashing spreads every rank's non-zeros evenly over the owners,
+// however skewed the gradient is. The unit is a word of 64 elements, and each message takes the
+// encoding that is smallest for it.
+#include "schemes/list.h"
+#include "schemes/push_pull.h"
+
+namespace zen {
+
+Scheme balanced_parallelism() {
+  return {.name = "balanced_parallelism",
+          .has_placement = true,
+          .placement = PlacementKind::hashed,
+          .make = [](const Context& context) {
+            return make_push_pull(context, Choice::cheapest, Choice::cheapest);
+          }};
+}
+
+}  // namespace zen
