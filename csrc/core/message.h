@@ -34,6 +34,7 @@ constexpr size_t kHeaderBytes = 48;
 constexpr uint8_t kVersion = 1;
 
 enum class Encoding : uint8_t { dense = 0, words = 1 };
+constexpr uint8_t kEncodings = 2;
 
 const char* name_of(Encoding encoding);
 

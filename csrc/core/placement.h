@@ -29,6 +29,10 @@ struct Shard {
 
   uint64_t word(uint64_t slot) const;  // REQUIRES: slot < slots (counted from first_slot)
   uint64_t presence_words() const { return (slots + 63) / 64; }
+
+  // Elements of the last slot: the only one that may hold fewer than kWordElems. REQUIRES: slots >
+  // 0.
+  uint64_t last_slot_elements() const { return elements - (slots - 1) * kWordElems; }
 };
 
 enum class PlacementKind : uint8_t {
@@ -40,7 +44,7 @@ enum class PlacementKind : uint8_t {
 class Placement {
  public:
   // Throws InvalidArgument if owners is not in [1, 65535], if kind is `whole` with owners != 1, or
-  // if numel needs more than 2^32 words.
+  // if numel exceeds 2^38 (2^32 words).
   static std::shared_ptr<const Placement> make(PlacementKind kind, uint64_t numel, int owners,
                                                uint32_t seed);
 
@@ -51,8 +55,15 @@ class Placement {
   uint32_t seed() const { return seed_; }
   WordRange all() const { return {0, words_}; }
 
+  // Words that a gradient of `numel` elements has.
+  static constexpr uint64_t words_for(uint64_t numel) {
+    return numel / kWordElems + (numel % kWordElems != 0);
+  }
+
   // Elements of `word`: kWordElems, or fewer for the last one. REQUIRES: word < words().
-  uint64_t elements(uint64_t word) const;
+  uint64_t elements(uint64_t word) const {
+    return word + 1 < words_ ? kWordElems : numel_ - word * kWordElems;
+  }
 
   uint64_t slots(int owner) const { return first_[owner + 1] - first_[owner]; }
   int owner(uint64_t word) const;
@@ -68,11 +79,14 @@ class Placement {
   // The part of `owner`'s slots inside `range`. Shards of adjacent ranges are adjacent.
   Shard shard(int owner, WordRange range) const;
 
-  // `count` word ranges that cover the gradient; lengths differ by at most one word.
+  // `count` word ranges that cover the gradient; lengths differ by at most one word. Throws
+  // InvalidArgument if count < 1.
   std::vector<WordRange> split(int count) const;
 
  private:
   Placement() = default;
+  void build_table();
+  uint64_t first_slot_from(int owner, uint64_t word) const;  // first slot whose word is >= `word`
 
   PlacementKind kind_ = PlacementKind::whole;
   uint64_t numel_ = 0, words_ = 0;

@@ -1,0 +1,184 @@
+#include "core/codec.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/bits.h"
+#include "core/error.h"
+#include "core/format.h"
+
+namespace zen {
+
+namespace {
+
+constexpr std::array<const Format*, kEncodings> kFormats{&kDenseFormat, &kWordsFormat};
+
+// What `cheapest` compares. Ties go to the earlier one.
+constexpr std::array kCandidates{Choice::dense, Choice::words};
+
+const Format& format_of(Encoding encoding) {
+  return *kFormats[static_cast<size_t>(encoding)];
+}
+
+// REQUIRES: choice names one encoding.
+const Format& format_of(Choice choice) {
+  return *kFormats[static_cast<size_t>(choice)];
+}
+
+Header header_of(const ShardSelection& selection, const Format& format, const Plan& plan) {
+  Header header;
+  header.encoding = format.encoding;
+  header.dtype = selection.dtype;
+  header.flags = plan.flags;
+  header.owner = static_cast<uint16_t>(selection.shard.owner);
+  header.present_words = static_cast<uint32_t>(plan.present_words);
+  header.count = plan.count;
+  header.value_bytes = plan.count * size_of(selection.dtype);
+  header.index_bytes = plan.index_bytes;
+  return header;
+}
+
+size_t bytes_of(const ShardSelection& selection, const Format& format) {
+  return header_of(selection, format, format.plan(selection)).message_bytes();
+}
+
+const Format& resolve(const ShardSelection& selection, Choice choice) {
+  if (choice != Choice::cheapest) return format_of(choice);
+  return format_of(*std::min_element(kCandidates.begin(), kCandidates.end(), [&](auto a, auto b) {
+    return bytes_of(selection, format_of(a)) < bytes_of(selection, format_of(b));
+  }));
+}
+
+// The buffer that becomes the message, values in place.
+Buffer with_values(ShardSelection& selection, const Format& format, const Header& header,
+                   const Allocate& allocate) {
+  const bool adds_zeros = header.count != selection.count;
+  if (!adds_zeros && selection.message.bytes >= header.message_bytes()) return selection.message;
+  Buffer message = allocate(header.message_bytes());
+  std::byte* values = message.data + kHeaderBytes;
+  if (adds_zeros)
+    format.write_values(selection, values);
+  else if (header.value_bytes != 0)
+    std::memcpy(values, selection.message.data + kHeaderBytes, header.value_bytes);
+  return message;
+}
+
+void check_identity(const Header& header, const Shard& shard, DType dtype,
+                    const Identity& expected) {
+  const Identity& found = header.identity;
+  check_field("layout", found.layout, expected.layout);
+  check_field("sequence", found.sequence, expected.sequence);
+  check_field("phase", found.phase, expected.phase);
+  check_field("chunk", found.chunk, expected.chunk);
+  check_field("source", found.source, expected.source);
+  check_field("owner", header.owner, static_cast<uint64_t>(shard.owner));
+  check_field("dtype", static_cast<uint64_t>(header.dtype), static_cast<uint64_t>(dtype));
+}
+
+void check_at_most(const char* field, uint64_t found, uint64_t limit) {
+  if (found > limit)
+    throw MalformedMessage(std::string("malformed message: ") + field + " is " +
+                           std::to_string(found) + ", expected at most " + std::to_string(limit));
+}
+
+void check_counts(const Header& header, const Shard& shard) {
+  check_at_most("present_words", header.present_words, shard.slots);
+  check_at_most("count", header.count, shard.elements);
+  check_field("value_bytes", header.value_bytes, header.count * size_of(header.dtype));
+  check_field("index_bytes modulo 8", header.index_bytes % 8, 0);
+}
+
+void check_value_padding(const Header& header, const std::byte* message) {
+  if (header.index_bytes == 0) return;
+  const std::byte* end = message + header.index_offset();
+  for (const std::byte* at = message + kHeaderBytes + header.value_bytes; at != end; ++at)
+    check_field("padding behind the values", std::to_integer<uint64_t>(*at), 0);
+}
+
+// The index as 64-bit words: in place if it is aligned, otherwise copied into `copy`.
+std::span<const uint64_t> index_words(const Header& header, const Buffer& message, Buffer& copy,
+                                      const Allocate& allocate) {
+  if (header.index_bytes == 0) return {};
+  const std::byte* index = message.data + header.index_offset();
+  if (reinterpret_cast<uintptr_t>(index) % alignof(uint64_t) != 0) {
+    copy = allocate(header.index_bytes);
+    std::memcpy(copy.data, index, header.index_bytes);
+    index = copy.data;
+  }
+  return {reinterpret_cast<const uint64_t*>(index), header.index_bytes / 8};
+}
+
+uint64_t popcount(std::span<const uint64_t> words) {
+  uint64_t ones = 0;
+  for (const uint64_t word : words) ones += static_cast<uint64_t>(std::popcount(word));
+  return ones;
+}
+
+// Invariants 1 to 3 of ShardSelection, whatever the encoding: no decoder behind this needs to doubt
+// an index again.
+void check_normal_form(const Header& header, const Shard& shard, const NormalForm& normal) {
+  const std::span<const uint64_t> presence(words_of(normal.presence), shard.presence_words());
+  const std::span<const uint64_t> masks(words_of(normal.masks), header.present_words);
+  if (!padding_is_zero(presence, shard.slots))
+    throw MalformedMessage("malformed message: presence bits past the last slot are not zero");
+  check_field("number of presence bits", popcount(presence), header.present_words);
+  if (std::find(masks.begin(), masks.end(), uint64_t{0}) != masks.end())
+    throw MalformedMessage("malformed message: the mask of a present word is zero");
+  check_field("number of mask bits", popcount(masks), header.count);
+  if (shard.slots != 0 && bit_at(presence.data(), shard.slots - 1) &&
+      (masks.back() & ~low_bits(shard.last_slot_elements())) != 0)
+    throw MalformedMessage("malformed message: a mask bit lies past the end of the gradient");
+}
+
+}  // namespace
+
+size_t encoded_bytes(const ShardSelection& selection, Choice choice) {
+  return bytes_of(selection, resolve(selection, choice));
+}
+
+size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice) {
+  // `cheapest` never exceeds dense.
+  const Format& format = format_of(choice == Choice::cheapest ? Choice::dense : choice);
+  return kHeaderBytes + format.max_bytes(shard, dtype);
+}
+
+Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identity,
+              const Allocate& allocate) {
+  const Format& format = resolve(selection, choice);
+  const Plan plan = format.plan(selection);
+  if (plan.present_words > std::numeric_limits<uint32_t>::max())
+    throw InvalidArgument("a message describes at most 2^32 - 1 words, not " +
+                          std::to_string(plan.present_words) + ": use more owners or chunks");
+  Header header = header_of(selection, format, plan);
+  header.identity = identity;
+  Buffer message = with_values(selection, format, header, allocate);
+  write_header(header, message.data);
+  if (header.index_bytes != 0) {
+    const size_t values_end = kHeaderBytes + header.value_bytes;
+    std::memset(message.data + values_end, 0, header.index_offset() - values_end);
+    format.write_index(selection, plan,
+                       reinterpret_cast<uint64_t*>(message.data + header.index_offset()));
+  }
+  return message.slice(0, header.message_bytes());
+}
+
+OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const Identity& expected,
+                 const Allocate& allocate) {
+  const Header header = read_header(message.span());
+  check_identity(header, shard, dtype, expected);
+  check_counts(header, shard);
+  check_value_padding(header, message.data);
+  Buffer copy;
+  const auto words = index_words(header, message, copy, allocate);
+  const auto& owner = copy.data != nullptr ? copy.owner : message.owner;
+  const NormalForm normal =
+      format_of(header.encoding).read_index({header, shard, words, owner, allocate});
+  check_normal_form(header, shard, normal);
+  return {header, message, normal.presence, normal.masks, message.data + kHeaderBytes};
+}
+
+}  // namespace zen

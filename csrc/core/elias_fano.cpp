@@ -1,0 +1,35 @@
+#include "core/elias_fano.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+
+namespace zen {
+
+EliasFanoWriter::EliasFanoWriter(const EliasFano& layout, uint64_t* out)
+    : low_width_(layout.low_width()),
+      low_mask_(low_bits(layout.low_width())),
+      low_(out),
+      high_(out + layout.low_words()) {
+  std::fill_n(high_, layout.high_words(), uint64_t{0});
+}
+
+void check_shape(const EliasFano& layout, std::span<const uint64_t> words) {
+  const auto low = words.first(layout.low_words()), high = words.subspan(layout.low_words());
+  if (!padding_is_zero(low, layout.low_bits()) || !padding_is_zero(high, layout.high_bits()))
+    throw MalformedMessage("malformed message: Elias-Fano padding is not zero");
+  uint64_t ones = 0;
+  for (const uint64_t word : high) ones += static_cast<uint64_t>(std::popcount(word));
+  if (ones != layout.count())
+    throw MalformedMessage("malformed message: Elias-Fano list of " + std::to_string(ones) +
+                           " numbers, expected " + std::to_string(layout.count()));
+}
+
+void reject_number(uint64_t number, uint64_t least, uint64_t universe) {
+  throw MalformedMessage("malformed message: Elias-Fano number " + std::to_string(number) +
+                         ", expected at least " + std::to_string(least) + " and below " +
+                         std::to_string(universe));
+}
+
+}  // namespace zen
