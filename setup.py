@@ -9,7 +9,7 @@ ZENSYNC_BUILD_CUDA=0 builds for CPU tensors only, which needs no CUDA toolkit.
 import os
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 try:
     import torch
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def check_headers() -> None:
-    """Some CPU wheels have shipped without the C++ headers of torch.distributed (pytorch#179414)."""
+    """Some wheels have shipped without the C++ headers of torch.distributed (pytorch#179414)."""
     needed = "torch/csrc/distributed/c10d/reducer.hpp"
     if not any((Path(folder) / needed).exists() for folder in cpp_extension.include_paths()):
         raise SystemExit(
@@ -40,8 +40,8 @@ def check_cuda() -> None:
         raise SystemExit(f"ZENSYNC_BUILD_CUDA is {choice!r}: set it to 0 or 1, or unset it")
     if choice == "1" and torch.version.cuda and cpp_extension.CUDA_HOME is None:
         raise SystemExit(
-            f"torch {torch.__version__} is a CUDA build and no CUDA toolkit was found: set CUDA_HOME "
-            "to its folder, or ZENSYNC_BUILD_CUDA=0 to synchronise CPU tensors only"
+            f"torch {torch.__version__} is a CUDA build and no CUDA toolkit was found: set "
+            "CUDA_HOME to its folder, or ZENSYNC_BUILD_CUDA=0 to synchronise CPU tensors only"
         )
 
 
@@ -55,8 +55,8 @@ def sources() -> list[str]:
     ]
 
 
-def extension() -> cpp_extension.CppExtension:
-    extension = cpp_extension.CppExtension("zensync._C", sources())
+def extension() -> Extension:
+    extension: Extension = cpp_extension.CppExtension("zensync._C", sources())
     # torch's folders become system folders: warnings are then about our own code only.
     system_folders = [flag for path in cpp_extension.include_paths() for flag in ("-isystem", path)]
     extension.include_dirs = [str(ROOT / "csrc")]
