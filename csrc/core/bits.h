@@ -34,6 +34,12 @@ inline bool padding_is_zero(std::span<const uint64_t> words, uint64_t bits) {
   return bits % 64 == 0 || (words.back() & ~low_bits(bits % 64)) == 0;
 }
 
+inline uint64_t count_ones(std::span<const uint64_t> words) {
+  uint64_t ones = 0;
+  for (const uint64_t word : words) ones += static_cast<uint64_t>(std::popcount(word));
+  return ones;
+}
+
 // Sets the first `bits` bits and clears the padding. REQUIRES: room for words_for_bits(bits).
 inline void fill_bits(uint64_t* words, uint64_t bits) {
   for (uint64_t i = 0; i < bits / 64; ++i) words[i] = ~uint64_t{0};

@@ -15,16 +15,17 @@ namespace zen {
 
 namespace {
 
-constexpr std::array<const Format*, kEncodings> kFormats{&kDenseFormat, &kWordsFormat};
+constexpr std::array<const Format*, kEncodings> kFormats{
+    &kDenseFormat, &kWordsFormat, &kPositionsFormat, &kBitmapFormat, &kCooFormat, &kBlocksFormat};
 
 // What `cheapest` compares. Ties go to the earlier one.
-constexpr std::array kCandidates{Choice::dense, Choice::words};
+constexpr std::array kCandidates{Choice::dense, Choice::words, Choice::positions, Choice::bitmap};
 
 const Format& format_of(Encoding encoding) {
   return *kFormats[static_cast<size_t>(encoding)];
 }
 
-// REQUIRES: choice names one encoding.
+// REQUIRES: choice names one encoding: the two enumerations agree.
 const Format& format_of(Choice choice) {
   return *kFormats[static_cast<size_t>(choice)];
 }
@@ -112,12 +113,6 @@ std::span<const uint64_t> index_words(const Header& header, const Buffer& messag
   return {reinterpret_cast<const uint64_t*>(index), header.index_bytes / 8};
 }
 
-uint64_t popcount(std::span<const uint64_t> words) {
-  uint64_t ones = 0;
-  for (const uint64_t word : words) ones += static_cast<uint64_t>(std::popcount(word));
-  return ones;
-}
-
 // Invariants 1 to 3 of ShardSelection, whatever the encoding: no decoder behind this needs to doubt
 // an index again.
 void check_normal_form(const Header& header, const Shard& shard, const NormalForm& normal) {
@@ -125,10 +120,10 @@ void check_normal_form(const Header& header, const Shard& shard, const NormalFor
   const std::span<const uint64_t> masks(words_of(normal.masks), header.present_words);
   if (!padding_is_zero(presence, shard.slots))
     throw MalformedMessage("malformed message: presence bits past the last slot are not zero");
-  check_field("number of presence bits", popcount(presence), header.present_words);
+  check_field("number of presence bits", count_ones(presence), header.present_words);
   if (std::find(masks.begin(), masks.end(), uint64_t{0}) != masks.end())
     throw MalformedMessage("malformed message: the mask of a present word is zero");
-  check_field("number of mask bits", popcount(masks), header.count);
+  check_field("number of mask bits", count_ones(masks), header.count);
   if (shard.slots != 0 && bit_at(presence.data(), shard.slots - 1) &&
       (masks.back() & ~low_bits(shard.last_slot_elements())) != 0)
     throw MalformedMessage("malformed message: a mask bit lies past the end of the gradient");

@@ -17,8 +17,9 @@
 
 namespace zen {
 
-// How a message is to be encoded. `cheapest` compares exact sizes, computed from counts alone.
-enum class Choice : uint8_t { dense, words, cheapest };
+// How a message is to be encoded: one of the encodings of message.h, or the smallest of dense,
+// words, positions and bitmap. `cheapest` compares exact sizes, computed from counts alone.
+enum class Choice : uint8_t { dense, words, positions, bitmap, coo, blocks, cheapest };
 
 // Exact size of the message that encode() would make. REQUIRES: the selection's invariants.
 size_t encoded_bytes(const ShardSelection& selection, Choice choice);
@@ -26,8 +27,9 @@ size_t encoded_bytes(const ShardSelection& selection, Choice choice);
 // Upper bound of encoded_bytes over all selections of this shard: the capacity a receiver posts.
 size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice);
 
-// Finishes selection.message in place (a dense message with unlisted elements needs one copy, from
-// `allocate`) and returns it cut to its exact size. The selection is consumed.
+// Finishes selection.message in place (one copy, from `allocate`, if zeros must be added or the
+// index does not fit behind the values) and returns it cut to its exact size. The selection is
+// consumed.
 Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identity,
               const Allocate& allocate);
 

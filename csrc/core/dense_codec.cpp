@@ -2,6 +2,7 @@
 
 #include "core/bits.h"
 #include "core/format.h"
+#include "core/full_masks.h"
 #include "core/spread.h"
 
 namespace zen {
@@ -27,11 +28,10 @@ NormalForm read_index(const IndexView& index) {
   check_field("present_words", index.header.present_words, shard.slots);
   check_field("count", index.header.count, shard.elements);
   check_field("index_bytes", index.header.index_bytes, 0);
-  NormalForm normal{index.allocate(shard.presence_words() * 8), index.allocate(shard.slots * 8)};
+  NormalForm normal;
+  normal.presence = index.allocate(shard.presence_words() * 8);
   fill_bits(words_of(normal.presence), shard.slots);
-  fill_bits(words_of(normal.masks), shard.slots * 64);
-  if (shard.slots != 0)
-    words_of(normal.masks)[shard.slots - 1] = low_bits(shard.last_slot_elements());
+  normal.masks = full_masks(index, words_of(normal.presence));
   return normal;
 }
 

@@ -19,8 +19,7 @@ void check_shape(const EliasFano& layout, std::span<const uint64_t> words) {
   const auto low = words.first(layout.low_words()), high = words.subspan(layout.low_words());
   if (!padding_is_zero(low, layout.low_bits()) || !padding_is_zero(high, layout.high_bits()))
     throw MalformedMessage("malformed message: Elias-Fano padding is not zero");
-  uint64_t ones = 0;
-  for (const uint64_t word : high) ones += static_cast<uint64_t>(std::popcount(word));
+  const uint64_t ones = count_ones(high);
   if (ones != layout.count())
     throw MalformedMessage("malformed message: Elias-Fano list of " + std::to_string(ones) +
                            " numbers, expected " + std::to_string(layout.count()));

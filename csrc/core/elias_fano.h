@@ -4,7 +4,8 @@
 // the rest, a non-decreasing sequence h[0], h[1], ..., is stored in unary: bit h[i] + i of a second
 // bit string is set. With low_width = floor(log2(universe / count)) both cost about
 // 2 + log2(universe / count) bits a number, at most half a bit more than the entropy of a random
-// list. Both strings are padded to 64 bits with zeros; the low bits come first.
+// list, and never more than 2 * universe bits together. Both strings are padded to 64 bits with
+// zeros; the low bits come first.
 //
 // Elias (1974), Fano (1971); the layout is the usual one, cut to its exact length.
 #pragma once

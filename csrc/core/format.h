@@ -67,7 +67,8 @@ struct Format {
   NormalForm (*read_index)(const IndexView& index);
 };
 
-extern const Format kDenseFormat, kWordsFormat;
+extern const Format kDenseFormat, kWordsFormat, kPositionsFormat, kBitmapFormat, kCooFormat,
+    kBlocksFormat;
 
 [[noreturn]] inline void reject_field(const char* field, uint64_t found, uint64_t expected) {
   throw MalformedMessage(std::string("malformed message: ") + field + " is " +

@@ -61,6 +61,14 @@ const char* name_of(Encoding encoding) {
       return "dense";
     case Encoding::words:
       return "words";
+    case Encoding::positions:
+      return "positions";
+    case Encoding::bitmap:
+      return "bitmap";
+    case Encoding::coo:
+      return "coo";
+    case Encoding::blocks:
+      return "blocks";
   }
   return "unknown";
 }

@@ -33,8 +33,15 @@ namespace zen {
 constexpr size_t kHeaderBytes = 48;
 constexpr uint8_t kVersion = 1;
 
-enum class Encoding : uint8_t { dense = 0, words = 1 };
-constexpr uint8_t kEncodings = 2;
+enum class Encoding : uint8_t {
+  dense = 0,
+  words = 1,
+  positions = 2,
+  bitmap = 3,
+  coo = 4,
+  blocks = 5
+};
+constexpr uint8_t kEncodings = 6;
 
 const char* name_of(Encoding encoding);
 

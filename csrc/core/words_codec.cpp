@@ -12,6 +12,7 @@
 #include "core/bits.h"
 #include "core/elias_fano.h"
 #include "core/format.h"
+#include "core/full_masks.h"
 
 namespace zen {
 
@@ -66,21 +67,6 @@ uint64_t* write_presence(const ShardSelection& selection, Presence kind, uint64_
   return out + layout.words();
 }
 
-// The mask that means `full` for present word `index` of `present`.
-class FullMask {
- public:
-  FullMask(const Shard& shard, const uint64_t* presence, uint64_t present) {
-    if (shard.slots == 0 || !bit_at(presence, shard.slots - 1)) return;
-    short_index_ = present - 1;
-    short_mask_ = low_bits(shard.last_slot_elements());
-  }
-
-  uint64_t of(uint64_t index) const { return index == short_index_ ? short_mask_ : ~uint64_t{0}; }
-
- private:
-  uint64_t short_index_ = ~uint64_t{0}, short_mask_ = 0;
-};
-
 void write_masks_behind_flags(const ShardSelection& selection, uint64_t* out) {
   const uint64_t present = selection.present_words;
   const FullMask full(selection.shard, selection.presence_bits(), present);
@@ -125,9 +111,7 @@ Buffer read_masks_behind_flags(const IndexView& index, const uint64_t* presence,
   const auto flags = part.first(words_for_bits(present)), listed = part.subspan(flags.size());
   if (!padding_is_zero(flags, present))
     throw MalformedMessage("malformed message: padding of the full flags is not zero");
-  uint64_t full_words = 0;
-  for (const uint64_t word : flags) full_words += static_cast<uint64_t>(std::popcount(word));
-  check_field("number of masks", listed.size(), present - full_words);
+  check_field("number of masks", listed.size(), present - count_ones(flags));
   const FullMask full(index.shard, presence, present);
   Buffer masks = index.allocate(present * 8);
   const uint64_t* next = listed.data();
@@ -137,15 +121,6 @@ Buffer read_masks_behind_flags(const IndexView& index, const uint64_t* presence,
     if (!flagged && mask == full.of(word)) reject_field("full flag of a full word", 0, 1);
     words_of(masks)[word] = mask;
   }
-  return masks;
-}
-
-Buffer read_full_masks(const IndexView& index, const uint64_t* presence) {
-  const uint64_t present = index.header.present_words;
-  Buffer masks = index.allocate(present * 8);
-  std::fill_n(words_of(masks), present, ~uint64_t{0});
-  if (present != 0)
-    words_of(masks)[present - 1] = FullMask(index.shard, presence, present).of(present - 1);
   return masks;
 }
 
@@ -171,7 +146,7 @@ NormalForm read_index(const IndexView& index) {
   if (full_kind == kNoFlags) normal.masks = index.alias(behind);
   if (full_kind == kFlags)
     normal.masks = read_masks_behind_flags(index, words_of(normal.presence), behind);
-  if (full_kind == kAllFull) normal.masks = read_full_masks(index, words_of(normal.presence));
+  if (full_kind == kAllFull) normal.masks = full_masks(index, words_of(normal.presence));
   return normal;
 }
 
