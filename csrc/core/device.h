@@ -11,18 +11,12 @@
 #include "core/buffer.h"
 #include "core/codec.h"
 #include "core/dtype.h"
+#include "core/gradient.h"
 #include "core/message.h"
 #include "core/placement.h"
 #include "core/selection.h"
 
 namespace zen {
-
-// A flat, contiguous gradient. The caller keeps `data` alive for the whole exchange.
-struct Gradient {
-  Buffer data;
-  DType dtype = DType::f32;
-  uint64_t numel = 0;
-};
 
 // One input of merge(). Partial sums travel as float32, so inputs may differ in dtype.
 struct Incoming {

@@ -1,0 +1,48 @@
+#include "core/cpu_device.h"
+
+#include <utility>
+
+#include "core/decode_write.h"
+#include "core/merge.h"
+#include "core/select.h"
+
+namespace zen {
+
+CpuDevice::CpuDevice(Isa isa) : allocate_(pool_.allocator()), isa_(isa) {}
+
+Buffer CpuDevice::allocate(size_t bytes) {
+  return pool_.get(bytes);
+}
+
+Selection CpuDevice::select(const Gradient& gradient, const Placement& placement, WordRange range) {
+  return zen::select(gradient, placement, range, allocate_, isa_);
+}
+
+std::vector<Buffer> CpuDevice::encode(Selection&& selection, Choice choice,
+                                      const Identity& identity) {
+  std::vector<Buffer> messages;
+  messages.reserve(selection.size());
+  for (ShardSelection& shard : selection)
+    messages.push_back(zen::encode(std::move(shard), choice, identity, allocate_));
+  return messages;
+}
+
+Merged CpuDevice::merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
+                        float divisor, Choice choice, const Identity& outgoing) {
+  std::vector<OpenMessage> opened;
+  opened.reserve(messages.size());
+  for (const Incoming& incoming : messages)
+    opened.push_back(open(incoming.message, shard, incoming.dtype, incoming.expected, allocate_));
+  ShardSelection sum = zen::merge(opened, shard, dtype, divisor, allocate_, isa_);
+  const uint64_t count = sum.count;
+  return {zen::encode(std::move(sum), choice, outgoing, allocate_), count};
+}
+
+uint64_t CpuDevice::decode_write(const Buffer& message, const Shard& shard,
+                                 const Identity& expected, const Gradient& gradient) {
+  const OpenMessage opened = open(message, shard, gradient.dtype, expected, allocate_);
+  zen::decode_write(opened, shard, gradient, isa_);
+  return opened.header.count;
+}
+
+}  // namespace zen

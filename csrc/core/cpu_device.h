@@ -1,0 +1,35 @@
+// The reference Device: the calling thread's processor and ordinary memory.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/buffer_pool.h"
+#include "core/cpu_features.h"
+#include "core/device.h"
+
+namespace zen {
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(Isa isa = preferred_isa());
+
+  Buffer allocate(size_t bytes) override;
+  Selection select(const Gradient& gradient, const Placement& placement, WordRange range) override;
+  std::vector<Buffer> encode(Selection&& selection, Choice choice,
+                             const Identity& identity) override;
+  Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,
+               Choice choice, const Identity& outgoing) override;
+  uint64_t decode_write(const Buffer& message, const Shard& shard, const Identity& expected,
+                        const Gradient& gradient) override;
+
+  // Memory that messages and scratch come from.
+  BufferPool& pool() { return pool_; }
+
+ private:
+  BufferPool pool_;
+  Allocate allocate_;
+  Isa isa_;
+};
+
+}  // namespace zen

@@ -1,0 +1,54 @@
+#include "core/cpu_features.h"
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace zen {
+
+namespace {
+
+Isa choose() {
+  const char* wish = std::getenv("ZENSYNC_ISA");
+  if (wish == nullptr || *wish == '\0') return supported(Isa::avx2) ? Isa::avx2 : Isa::scalar;
+  for (Isa isa : {Isa::scalar, Isa::avx2}) {
+    if (std::string_view(wish) != name_of(isa)) continue;
+    if (!supported(isa))
+      throw InvalidArgument(std::string("ZENSYNC_ISA is ") + wish +
+                            ", which this processor does not support; unset it or use scalar");
+    return isa;
+  }
+  throw InvalidArgument(std::string("ZENSYNC_ISA is \"") + wish + "\"; use scalar or avx2");
+}
+
+}  // namespace
+
+const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return "scalar";
+    case Isa::avx2:
+      return "avx2";
+  }
+  return "unknown";
+}
+
+bool supported(Isa isa) {
+#if defined(__x86_64__)
+  // Every processor with AVX2 also has the bit counting and half conversion the kernels use, but a
+  // hypervisor may hide some of them.
+  if (isa == Isa::avx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("f16c");
+#endif
+  return isa == Isa::scalar;
+}
+
+Isa preferred_isa() {
+  static const Isa isa = choose();
+  return isa;
+}
+
+}  // namespace zen

@@ -1,0 +1,22 @@
+// Finding the listed elements of a gradient: one ordered pass that appends each word's values and
+// mask to the lists of the word's owner.
+//
+// Reading in memory order and appending to n streams costs half of what reading in owner order
+// does, because a gradient is far larger than a cache and its processor prefetches ahead.
+#pragma once
+
+#include "core/buffer.h"
+#include "core/cpu_features.h"
+#include "core/gradient.h"
+#include "core/placement.h"
+#include "core/selection.h"
+
+namespace zen {
+
+// Lists every element of `range` with x != 0 (NaN included) and rewrites -0.0 to +0.0 in the
+// gradient. The result has one entry per owner; entries are slices of three shared allocations.
+// Throws InvalidArgument if the gradient and the placement differ in size.
+Selection select(const Gradient& gradient, const Placement& placement, WordRange range,
+                 const Allocate& allocate, Isa isa = preferred_isa());
+
+}  // namespace zen
