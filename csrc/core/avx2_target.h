@@ -4,11 +4,10 @@
 // kernels (words_*.h, *_loop.h) belong inside.
 #pragma once
 
+// clang-format off
 #if defined(__clang__)
-#define ZEN_BEGIN_AVX2                                                                      \
-  _Pragma(                                                                                  \
-      "clang attribute push(__attribute__((target(\"avx2,bmi,popcnt,f16c\"))), apply_to = " \
-      "function)")
+#define ZEN_BEGIN_AVX2 \
+  _Pragma("clang attribute push(__attribute__((target(\"avx2,bmi,popcnt,f16c\"))), apply_to = function)")
 #define ZEN_END_AVX2 _Pragma("clang attribute pop")
 #else
 #define ZEN_BEGIN_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,bmi,popcnt,f16c\")")

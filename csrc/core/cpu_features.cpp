@@ -6,9 +6,21 @@
 
 #include "core/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace zen {
 
 namespace {
+
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports() knows f16c.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 Isa choose() {
   const char* wish = std::getenv("ZENSYNC_ISA");
@@ -41,7 +53,7 @@ bool supported(Isa isa) {
   // hypervisor may hide some of them.
   if (isa == Isa::avx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("popcnt") && has_f16c();
 #endif
   return isa == Isa::scalar;
 }
