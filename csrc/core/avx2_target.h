@@ -7,9 +7,9 @@
 // clang-format off
 #if defined(__clang__)
 #define ZEN_BEGIN_AVX2 \
-  _Pragma("clang attribute push(__attribute__((target(\"avx2,bmi,popcnt,f16c\"))), apply_to = function)")
+  _Pragma("clang attribute push(__attribute__((target(\"avx2,bmi,bmi2,popcnt,f16c\"))), apply_to = function)")
 #define ZEN_END_AVX2 _Pragma("clang attribute pop")
 #else
-#define ZEN_BEGIN_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,bmi,popcnt,f16c\")")
+#define ZEN_BEGIN_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,bmi,bmi2,popcnt,f16c\")")
 #define ZEN_END_AVX2 _Pragma("GCC pop_options")
 #endif

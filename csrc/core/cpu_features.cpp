@@ -53,7 +53,7 @@ bool supported(Isa isa) {
   // hypervisor may hide some of them.
   if (isa == Isa::avx2)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("popcnt") && has_f16c();
+           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") && has_f16c();
 #endif
   return isa == Isa::scalar;
 }
