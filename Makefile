@@ -12,7 +12,7 @@ RESULTS := build/results
 PYTHON_IN_VENV := PYTHONPATH=$(PACKAGE) $(VENV)/bin/python
 
 CXX_FILES = $(shell find csrc tests benchmarks -name '*.cpp' -o -name '*.h')
-PYTHON_FILES := python tests benchmarks examples scripts setup.py
+PYTHON_FILES = setup.py $(shell find python tests benchmarks examples scripts -name '*.py' -o -name '*.pyi')
 SHELL_FILES := scripts/*.sh .ci/run
 
 # The extension is built for CPU tensors, also against a CUDA build of torch.
@@ -62,17 +62,17 @@ fuzz: system-fuzz
 	for fuzzer in build/fuzz/*_fuzz; do $$fuzzer -max_total_time=60 $(ARGS) || exit 1; done
 
 lint: system-lint environment
-	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
-	$(VENV)/bin/ruff format --check $(PYTHON_FILES)
-	$(VENV)/bin/ruff check $(PYTHON_FILES)
-	$(VENV)/bin/mypy $(PYTHON_FILES)
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+	@$(VENV)/bin/ruff format --check $(PYTHON_FILES)
+	@$(VENV)/bin/ruff check $(PYTHON_FILES)
+	@$(VENV)/bin/mypy $(PYTHON_FILES)
 	! grep -rnE '#include *[<"](torch|ATen|c10|pybind11|Python\.h)' csrc/core csrc/schemes
 	if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); fi
 
 format: environment
-	$(VENV)/bin/clang-format -i $(CXX_FILES)
-	$(VENV)/bin/ruff format $(PYTHON_FILES)
-	$(VENV)/bin/ruff check --fix $(PYTHON_FILES)
+	@$(VENV)/bin/clang-format -i $(CXX_FILES)
+	@$(VENV)/bin/ruff format $(PYTHON_FILES)
+	@$(VENV)/bin/ruff check --fix $(PYTHON_FILES)
 
 clean:
 	rm -rf build dist runs python/*.egg-info python/zensync/*.so python/zensync/_built_for.py

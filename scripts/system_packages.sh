@@ -38,8 +38,11 @@ required header gmock/gmock.h libgmock-dev"
       ;;
     fuzz)
       needs_of test
-      echo "required command clang++ clang
-required fuzzer - $(fuzzer_package)"
+      echo "required command clang++ clang"
+      # Debian packages clang's runtime libraries apart, by clang's own version.
+      if have_command clang++; then
+        echo "required fuzzer - libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
+      fi
       ;;
     *)
       echo "$0: no goal '$1': choose from demo, test, bench, lint, fuzz" >&2
@@ -63,21 +66,10 @@ have_python_header() {
 sys.exit(not (pathlib.Path(sysconfig.get_paths()['include']) / '$1').exists())" 2>/dev/null
 }
 
-# clang finds its runtime libraries in a folder of its own version, which Debian packages apart.
 have_fuzzer() {
   have_command clang++ &&
     echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
     clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null
-}
-
-fuzzer_package() {
-  if have_command clang++; then
-    echo "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
-  else
-    # The version is that of the clang which the package `clang` stands for.
-    apt-cache depends clang 2>/dev/null |
-      sed -n 's/.*Depends: clang-\([0-9]*\)$/libclang-rt-\1-dev/p' | head -1
-  fi
 }
 
 # Fills the arrays `required` and `optional` with the packages whose check fails.
@@ -103,6 +95,7 @@ privilege() {
 }
 
 install_packages() {
+  if (($# == 0)); then return 0; fi
   have_command apt-get || return 1
   local as_root
   as_root=$(privilege) || return 1
@@ -113,11 +106,16 @@ install_packages() {
 }
 
 main() {
+  for goal in "$@"; do needs_of "$goal" >/dev/null; done
   find_missing "$@"
   if ((${#required[@]} + ${#optional[@]} == 0)); then return; fi
   # An optional package that this release does not have must not keep the required ones out.
   install_packages "${required[@]}" "${optional[@]}" || install_packages "${required[@]}" || true
   find_missing "$@"
+  # Only now that clang is there does it tell which runtime libraries it needs.
+  if ((${#required[@]})); then
+    install_packages "${required[@]}" && find_missing "$@"
+  fi
   if ((${#optional[@]})); then
     echo "Going on without these optional system packages: ${optional[*]}" >&2
     echo "To install them: sudo apt-get install ${optional[*]}" >&2
