@@ -18,14 +18,22 @@ namespace {
 constexpr std::array<const Format*, kEncodings> kFormats{
     &kDenseFormat, &kWordsFormat, &kPositionsFormat, &kBitmapFormat, &kCooFormat, &kBlocksFormat};
 
-// What `cheapest` compares. Ties go to the earlier one.
-constexpr std::array kCandidates{Choice::dense, Choice::words, Choice::positions, Choice::bitmap};
+// What a choice of several compares. Ties go to the earlier one. Dense is always among them, so
+// that their messages never exceed it.
+std::span<const Choice> candidates(Choice choice) {
+  static constexpr std::array kCheapest{Choice::dense, Choice::words, Choice::positions,
+                                        Choice::bitmap};
+  static constexpr std::array kCooOrDense{Choice::dense, Choice::coo};
+  if (choice == Choice::cheapest) return kCheapest;
+  if (choice == Choice::coo_or_dense) return kCooOrDense;
+  return {};
+}
 
 const Format& format_of(Encoding encoding) {
   return *kFormats[static_cast<size_t>(encoding)];
 }
 
-// REQUIRES: choice names one encoding: the two enumerations agree.
+// REQUIRES: choice names one encoding: up to there the two enumerations agree.
 const Format& format_of(Choice choice) {
   return *kFormats[static_cast<size_t>(choice)];
 }
@@ -48,8 +56,9 @@ size_t bytes_of(const ShardSelection& selection, const Format& format) {
 }
 
 const Format& resolve(const ShardSelection& selection, Choice choice) {
-  if (choice != Choice::cheapest) return format_of(choice);
-  return format_of(*std::min_element(kCandidates.begin(), kCandidates.end(), [&](auto a, auto b) {
+  const std::span<const Choice> several = candidates(choice);
+  if (several.empty()) return format_of(choice);
+  return format_of(*std::min_element(several.begin(), several.end(), [&](auto a, auto b) {
     return bytes_of(selection, format_of(a)) < bytes_of(selection, format_of(b));
   }));
 }
@@ -136,8 +145,7 @@ size_t encoded_bytes(const ShardSelection& selection, Choice choice) {
 }
 
 size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice) {
-  // `cheapest` never exceeds dense.
-  const Format& format = format_of(choice == Choice::cheapest ? Choice::dense : choice);
+  const Format& format = format_of(candidates(choice).empty() ? choice : Choice::dense);
   return kHeaderBytes + format.max_bytes(shard, dtype);
 }
 

@@ -17,9 +17,18 @@
 
 namespace zen {
 
-// How a message is to be encoded: one of the encodings of message.h, or the smallest of dense,
-// words, positions and bitmap. `cheapest` compares exact sizes, computed from counts alone.
-enum class Choice : uint8_t { dense, words, positions, bitmap, coo, blocks, cheapest };
+// How a message is to be encoded: one of the encodings of message.h or the smallest of several.
+// Exact sizes are compared, computed from counts alone.
+enum class Choice : uint8_t {
+  dense,
+  words,
+  positions,
+  bitmap,
+  coo,
+  blocks,
+  cheapest,     // dense, words, positions or bitmap
+  coo_or_dense  // what SparCML switches between
+};
 
 // Exact size of the message that encode() would make. REQUIRES: the selection's invariants.
 size_t encoded_bytes(const ShardSelection& selection, Choice choice);

@@ -16,7 +16,7 @@ using test::select_if;
 
 constexpr Identity kIdentity{0x01020304, 77, 1, 2, 5};
 const Choice kChoices[] = {Choice::dense, Choice::words,  Choice::positions, Choice::bitmap,
-                           Choice::coo,   Choice::blocks, Choice::cheapest};
+                           Choice::coo,   Choice::blocks, Choice::cheapest,  Choice::coo_or_dense};
 const uint64_t kSizes[] = {0, 1, 2, 63, 64, 65, 127, 129, 4095, 4096, 4097, 20011};
 const DType kDTypes[] = {DType::f32, DType::f16, DType::bf16};
 
@@ -126,6 +126,9 @@ TEST(Codec, sizes_are_exact_and_bounded) {
       }
     }
     EXPECT_EQ(max_message_bytes(shard, dtype, Choice::cheapest), dense);
+    const ShardSelection selection = select_if(shard, dtype, pattern.listed);
+    EXPECT_EQ(encoded_bytes(selection, Choice::coo_or_dense),
+              std::min(encoded_bytes(selection, Choice::coo), dense));
   });
 }
 
