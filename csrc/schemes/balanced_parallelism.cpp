@@ -11,7 +11,9 @@ Scheme balanced_parallelism() {
           .has_placement = true,
           .placement = PlacementKind::hashed,
           .make = [](const Context& context) {
-            return make_push_pull(context, Choice::cheapest, Choice::cheapest);
+            return make_push_pull(
+                context,
+                {.push = Choice::cheapest, .pull = Choice::cheapest, .pattern = point_to_point});
           }};
 }
 

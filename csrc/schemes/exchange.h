@@ -58,9 +58,11 @@ constexpr int kMaxChunks = 16;  // a chunk number has four bits in the narrowest
 
 // What happened to one bucket. Counts are zero for schemes that do not look at the elements.
 struct Report {
-  uint64_t nonzeros = 0;         // selected on this rank
-  uint64_t nonzeros_summed = 0;  // listed in the pull messages: the union over the ranks
-  double imbalance = 1;          // this rank's largest push over the mean push, in values
+  uint64_t nonzeros = 0;  // selected on this rank
+  // Listed in the sums: at least the union over the ranks, because dense messages and whole blocks
+  // list zeros, too.
+  uint64_t nonzeros_summed = 0;
+  double imbalance = 1;  // this rank's largest push over the mean push, in values
 };
 
 class Exchange {

@@ -6,6 +6,12 @@
 namespace zen {
 
 Scheme allreduce();
+Scheme agsparse();
+Scheme sparcml();
+Scheme omnireduce();
+Scheme sparse_ps();
+Scheme sparse_ps_broadcast();
 Scheme balanced_parallelism();
+Scheme hierarchical();
 
 }  // namespace zen

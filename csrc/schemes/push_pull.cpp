@@ -10,19 +10,20 @@ namespace {
 
 constexpr uint8_t kPushPhase = 0, kPullPhase = 1;
 
-// A shard without slots takes no message: both sides know it from the placement.
+// A shard without slots takes no message: every rank knows that from the placement.
 struct Chunk {
   uint8_t number = 0;
   WordRange range;
   std::vector<Shard> shards;   // by owner
-  std::vector<Buffer> pushed;  // by owner; this rank's messages
-  Buffer merged;               // this rank's shard, summed
-  Ticket push = 0, pull = 0;
+  std::vector<Buffer> pushed;  // by owner: this rank's messages
+  std::vector<Buffer> sums;    // by owner: the pull's messages, own and received
+  Ticket push = 0;
+  std::vector<std::vector<Ticket>> pull;  // by round and step
 };
 
 class PushPull final : public Exchange {
  public:
-  PushPull(const Context& context, Choice push, Choice pull);
+  PushPull(const Context& context, const PushPullOptions& options);
 
   void prepare() override;
   void post() override;
@@ -30,38 +31,43 @@ class PushPull final : public Exchange {
   Report report() const override;
 
  private:
-  bool owns_any(const Chunk& chunk) const { return chunk.shards[rank_].slots > 0; }
-  Tag tag(const Chunk& chunk, uint8_t phase) const;
+  bool takes_messages(const Chunk& chunk, int owner) const { return chunk.shards[owner].slots > 0; }
+  Tag tag(const Chunk& chunk, size_t phase) const;
   Identity identity(const Chunk& chunk, uint8_t phase, int source) const;
 
   void expect_push(Chunk& chunk);
   void send_push(const Chunk& chunk);
-  void expect_pull(Chunk& chunk);
-  void send_pull(const Chunk& chunk);
   void reduce(Chunk& chunk);
+  void expect_pull(Chunk& chunk, size_t round);
+  void send_pull(Chunk& chunk, size_t round);
+  void take_pull(Chunk& chunk, size_t round);
   void decode(Chunk& chunk);
 
   Context context_;
   Choice push_, pull_;
   int rank_, size_;
   bool ordered_;
+  PullPattern rounds_;
   std::vector<Chunk> chunks_;
   std::vector<uint64_t> listed_;  // by owner
-  uint64_t listed_by_any_ = 0;
+  uint64_t listed_in_sums_ = 0;
 };
 
-PushPull::PushPull(const Context& context, Choice push, Choice pull)
+PushPull::PushPull(const Context& context, const PushPullOptions& options)
     : context_(context),
-      push_(push),
-      pull_(pull),
+      push_(options.push),
+      pull_(options.pull),
       rank_(context.transport.rank()),
       size_(context.transport.size()),
       ordered_(context.transport.traits().ordered),
+      rounds_(options.pattern(rank_, size_)),
       listed_(size_) {
   for (const WordRange range : chunk_ranges(context, size_)) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.number = static_cast<uint8_t>(chunks_.size() - 1);
     chunk.range = range;
+    chunk.sums.resize(size_);
+    chunk.pull.resize(rounds_.size());
     for (int owner = 0; owner < size_; ++owner)
       chunk.shards.push_back(context.placement->shard(owner, range));
   }
@@ -83,29 +89,45 @@ void PushPull::prepare() {
 
 void PushPull::post() {
   const StageScope scope(context_.observer, Stage::push);
-  if (ordered_) {
-    // expect() and send() are collectives: the pull's follow in finish(), chunk by chunk.
-    for (Chunk& chunk : chunks_) {
-      expect_push(chunk);
-      send_push(chunk);
-    }
-    return;
-  }
-  // A send waits for its receive, and the word that the receive is there travels behind whatever
-  // this rank already sends. So every receive goes first, and the link is used both ways.
+  // A send waits for its receive, and the word that a receive is there travels behind whatever the
+  // receiver already sends. So every receive goes first, and the link is used both ways.
   for (Chunk& chunk : chunks_) expect_push(chunk);
-  for (Chunk& chunk : chunks_) expect_pull(chunk);
+  if (!ordered_)  // an ordered transport allows no call before its turn: see send_pull()
+    for (size_t round = 0; round < rounds_.size(); ++round)
+      for (Chunk& chunk : chunks_) expect_pull(chunk, round);
   for (const Chunk& chunk : chunks_) send_push(chunk);
 }
 
 void PushPull::finish() {
   for (Chunk& chunk : chunks_) {
     reduce(chunk);
-    const StageScope scope(context_.observer, Stage::pull);
-    if (ordered_) expect_pull(chunk);
-    send_pull(chunk);
+    if (!rounds_.empty()) send_pull(chunk, 0);
   }
-  for (Chunk& chunk : chunks_) decode(chunk);
+  for (size_t round = 0; round + 1 < rounds_.size(); ++round)
+    for (Chunk& chunk : chunks_) {
+      take_pull(chunk, round);
+      send_pull(chunk, round + 1);
+    }
+  for (Chunk& chunk : chunks_) {
+    if (!rounds_.empty()) take_pull(chunk, rounds_.size() - 1);
+    decode(chunk);
+  }
+}
+
+void PushPull::expect_push(Chunk& chunk) {
+  std::vector<Expected> from;
+  const size_t capacity = max_message_bytes(chunk.shards[rank_], context_.gradient.dtype, push_);
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && takes_messages(chunk, rank_)) from.push_back({peer, capacity});
+  chunk.push = context_.transport.expect(tag(chunk, kPushPhase), from);
+}
+
+void PushPull::send_push(const Chunk& chunk) {
+  std::vector<Outgoing> messages;
+  for (int owner = 0; owner < size_; ++owner)
+    if (owner != rank_ && takes_messages(chunk, owner))
+      messages.push_back({owner, chunk.pushed[owner]});
+  context_.transport.send(chunk.push, messages);
 }
 
 void PushPull::reduce(Chunk& chunk) {
@@ -114,73 +136,69 @@ void PushPull::reduce(Chunk& chunk) {
     const StageScope scope(context_.observer, Stage::push);
     received = context_.transport.wait(chunk.push);
   }
-  const std::vector<Buffer> pushed = std::move(chunk.pushed);  // freed at the end, like `received`
-  if (!owns_any(chunk)) return;
+  const std::vector<Buffer> pushed = std::move(chunk.pushed);  // freed when this returns
+  if (!takes_messages(chunk, rank_)) return;
   const StageScope scope(context_.observer, Stage::reduce);
   received.insert(received.begin() + rank_, pushed[rank_]);
+  const DType dtype = context_.gradient.dtype;
   std::vector<Incoming> by_rank;
   for (int source = 0; source < size_; ++source)
-    by_rank.push_back(
-        {received[source], identity(chunk, kPushPhase, source), context_.gradient.dtype});
-  chunk.merged = context_.device
-                     .merge(by_rank, chunk.shards[rank_], context_.gradient.dtype, context_.divisor,
-                            pull_, identity(chunk, kPullPhase, rank_))
-                     .message;
+    by_rank.push_back({received[source], identity(chunk, kPushPhase, source), dtype});
+  chunk.sums[rank_] = context_.device
+                          .merge(by_rank, chunk.shards[rank_], dtype, context_.divisor, pull_,
+                                 identity(chunk, kPullPhase, rank_))
+                          .message;
+}
+
+void PushPull::expect_pull(Chunk& chunk, size_t round) {
+  for (const PullStep& step : rounds_[round]) {
+    std::vector<Expected> from;
+    for (const Route& route : step.receive)
+      if (takes_messages(chunk, route.owner))
+        from.push_back({route.peer, max_message_bytes(chunk.shards[route.owner],
+                                                      context_.gradient.dtype, pull_)});
+    chunk.pull[round].push_back(context_.transport.expect(tag(chunk, kPullPhase + round), from));
+  }
+}
+
+void PushPull::send_pull(Chunk& chunk, size_t round) {
+  const StageScope scope(context_.observer, Stage::pull);
+  if (ordered_) expect_pull(chunk, round);
+  for (size_t i = 0; i < rounds_[round].size(); ++i) {
+    std::vector<Outgoing> messages;
+    for (const Route& route : rounds_[round][i].send)
+      if (takes_messages(chunk, route.owner))
+        messages.push_back({route.peer, chunk.sums[route.owner]});
+    context_.transport.send(chunk.pull[round][i], messages);
+  }
+}
+
+void PushPull::take_pull(Chunk& chunk, size_t round) {
+  const StageScope scope(context_.observer, Stage::pull);
+  for (size_t i = 0; i < rounds_[round].size(); ++i) {
+    const std::vector<Buffer> received = context_.transport.wait(chunk.pull[round][i]);
+    auto next = received.begin();
+    for (const Route& route : rounds_[round][i].receive) {
+      if (!takes_messages(chunk, route.owner)) continue;
+      // Cut to its own length, because a later round may pass it on.
+      chunk.sums[route.owner] = next->slice(0, message_bytes(next->span()));
+      ++next;
+    }
+  }
 }
 
 void PushPull::decode(Chunk& chunk) {
-  std::vector<Buffer> received;
-  {
-    const StageScope scope(context_.observer, Stage::pull);
-    received = context_.transport.wait(chunk.pull);
-  }
   const StageScope scope(context_.observer, Stage::decode);
-  auto next = received.begin();
-  for (int owner = 0; owner < size_; ++owner) {
-    if (chunk.shards[owner].slots == 0) continue;
-    const Buffer message = owner == rank_ ? std::exchange(chunk.merged, {}) : *next++;
-    listed_by_any_ += context_.device.decode_write(
-        message, chunk.shards[owner], identity(chunk, kPullPhase, owner), context_.gradient);
-  }
-}
-
-void PushPull::expect_push(Chunk& chunk) {
-  std::vector<Expected> from;
-  if (owns_any(chunk)) {
-    const size_t capacity = max_message_bytes(chunk.shards[rank_], context_.gradient.dtype, push_);
-    for (int peer = 0; peer < size_; ++peer)
-      if (peer != rank_) from.push_back({peer, capacity});
-  }
-  chunk.push = context_.transport.expect(tag(chunk, kPushPhase), from);
-}
-
-void PushPull::send_push(const Chunk& chunk) {
-  std::vector<Outgoing> messages;
   for (int owner = 0; owner < size_; ++owner)
-    if (owner != rank_ && chunk.shards[owner].slots > 0)
-      messages.push_back({owner, chunk.pushed[owner]});
-  context_.transport.send(chunk.push, messages);
+    if (takes_messages(chunk, owner))
+      listed_in_sums_ +=
+          context_.device.decode_write(chunk.sums[owner], chunk.shards[owner],
+                                       identity(chunk, kPullPhase, owner), context_.gradient);
+  chunk.sums.clear();
 }
 
-void PushPull::expect_pull(Chunk& chunk) {
-  std::vector<Expected> from;
-  for (int owner = 0; owner < size_; ++owner)
-    if (owner != rank_ && chunk.shards[owner].slots > 0)
-      from.push_back(
-          {owner, max_message_bytes(chunk.shards[owner], context_.gradient.dtype, pull_)});
-  chunk.pull = context_.transport.expect(tag(chunk, kPullPhase), from);
-}
-
-void PushPull::send_pull(const Chunk& chunk) {
-  std::vector<Outgoing> messages;
-  if (owns_any(chunk))
-    for (int peer = 0; peer < size_; ++peer)
-      if (peer != rank_) messages.push_back({peer, chunk.merged});
-  context_.transport.send(chunk.pull, messages);
-}
-
-Tag PushPull::tag(const Chunk& chunk, uint8_t phase) const {
-  return {context_.layout, context_.sequence, phase, chunk.number};
+Tag PushPull::tag(const Chunk& chunk, size_t phase) const {
+  return {context_.layout, context_.sequence, static_cast<uint8_t>(phase), chunk.number};
 }
 
 Identity PushPull::identity(const Chunk& chunk, uint8_t phase, int source) const {
@@ -194,7 +212,7 @@ Report PushPull::report() const {
     report.nonzeros += listed;
     largest = std::max(largest, listed);
   }
-  report.nonzeros_summed = listed_by_any_;
+  report.nonzeros_summed = listed_in_sums_;
   if (report.nonzeros > 0)
     report.imbalance = static_cast<double>(largest) * size_ / static_cast<double>(report.nonzeros);
   return report;
@@ -202,8 +220,8 @@ Report PushPull::report() const {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_push_pull(const Context& context, Choice push, Choice pull) {
-  return std::make_unique<PushPull>(context, push, pull);
+std::unique_ptr<Exchange> make_push_pull(const Context& context, const PushPullOptions& options) {
+  return std::make_unique<PushPull>(context, options);
 }
 
 }  // namespace zen

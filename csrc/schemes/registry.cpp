@@ -54,7 +54,14 @@ const char* name_of(Stage stage) {
 }
 
 const std::vector<Scheme>& schemes() {
-  static const std::vector<Scheme> all = {allreduce(), balanced_parallelism()};
+  static const std::vector<Scheme> all = {allreduce(),
+                                          agsparse(),
+                                          sparcml(),
+                                          omnireduce(),
+                                          sparse_ps(),
+                                          sparse_ps_broadcast(),
+                                          balanced_parallelism(),
+                                          hierarchical()};
   return all;
 }
 

@@ -9,7 +9,7 @@
 
 #include "schemes/thread_transport.h"
 
-namespace zen::testing {
+namespace zen::scheme_test {
 
 // How each rank ended. A rank that throws says fail() first, as the engine does.
 struct Outcome {
@@ -46,4 +46,4 @@ Outcome run_ranks(ThreadGroup& group, const Body& body) {
   return outcome;
 }
 
-}  // namespace zen::testing
+}  // namespace zen::scheme_test

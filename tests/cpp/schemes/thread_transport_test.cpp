@@ -40,8 +40,8 @@ class ThreadTransportTest : public ::testing::TestWithParam<bool> {
  protected:
   static Traits traits() { return GetParam() ? kNcclTraits : kGlooTraits; }
 
-  testing::Outcome run(const std::function<void(Transport&)>& body) {
-    return testing::run_ranks(*group, [&](int rank) { body(group->transport(rank)); });
+  scheme_test::Outcome run(const std::function<void(Transport&)>& body) {
+    return scheme_test::run_ranks(*group, [&](int rank) { body(group->transport(rank)); });
   }
   void run_well(const std::function<void(Transport&)>& body) {
     ASSERT_NO_THROW(run(body).rethrow());
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Traits, ThreadTransportTest, ::testing::Bool(),
 
 TEST(OrderedThreadTransport, different_calls_kill_the_group) {
   ThreadGroup group(2, {.traits = kNcclTraits});
-  const auto outcome = testing::run_ranks(group, [&](int rank) {
+  const auto outcome = scheme_test::run_ranks(group, [&](int rank) {
     Transport& t = group.transport(rank);
     const Tag other{.layout = 7, .sequence = 3, .phase = 2, .chunk = 2};
     t.expect(rank == 0 ? kTag : other, {});
@@ -252,7 +252,7 @@ TEST(OrderedThreadTransport, different_calls_kill_the_group) {
 
 TEST(OrderedThreadTransport, unexpected_message_kills_the_group) {
   ThreadGroup group(2, {.traits = kNcclTraits});
-  const auto outcome = testing::run_ranks(group, [&](int rank) {
+  const auto outcome = scheme_test::run_ranks(group, [&](int rank) {
     Transport& t = group.transport(rank);
     const Ticket ticket = t.expect(kTag, {});
     std::vector<Outgoing> messages;
@@ -265,7 +265,7 @@ TEST(OrderedThreadTransport, unexpected_message_kills_the_group) {
 
 TEST(UnorderedThreadTransport, own_message_is_done_only_when_the_peer_expects_it) {
   ThreadGroup group(2, short_timeout(kGlooTraits));
-  const auto outcome = testing::run_ranks(group, [&](int rank) {
+  const auto outcome = scheme_test::run_ranks(group, [&](int rank) {
     if (rank == 1) return;
     Transport& t = group.transport(rank);
     const Ticket ticket = t.expect(kTag, {});

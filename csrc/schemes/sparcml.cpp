@@ -1,0 +1,17 @@
+// SparCML (SC '19): recursive doubling over index-value pairs, which turns to dense messages where
+// those are smaller.
+#include "schemes/list.h"
+#include "schemes/recursive_doubling.h"
+
+namespace zen {
+
+Scheme sparcml() {
+  return {.name = "sparcml",
+          .has_placement = true,
+          .placement = PlacementKind::whole,
+          .make = [](const Context& context) {
+            return make_recursive_doubling(context, Choice::coo_or_dense);
+          }};
+}
+
+}  // namespace zen

@@ -1,0 +1,109 @@
+// Ranks as threads, each with a device and a gradient, running whole exchanges.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cpu_device.h"
+#include "inputs.h"
+#include "ranks.h"
+#include "schemes/exchange.h"
+#include "schemes/thread_transport.h"
+
+namespace zen::scheme_test {
+
+// One bucket.
+struct Job {
+  std::string scheme;
+  Inputs inputs;
+  DType dtype = DType::f32;
+  float divisor = 1;
+  int chunks = 1;
+  uint32_t seed = 1;
+};
+
+struct Answer {
+  std::vector<Bytes> by_rank;
+  std::vector<Report> reports;
+};
+
+// Fails the test if stages nest or end in the wrong order.
+class StrictObserver final : public Observer {
+ public:
+  void enter(Stage stage) override {
+    EXPECT_FALSE(open_) << name_of(stage) << " inside " << name_of(stage_);
+    open_ = true;
+    stage_ = stage;
+  }
+  void leave(Stage stage) override {
+    EXPECT_TRUE(open_ && stage == stage_);
+    open_ = false;
+  }
+
+ private:
+  bool open_ = false;
+  Stage stage_ = Stage::select;
+};
+
+// Everything one rank needs for one job.
+class RankJob {
+ public:
+  RankJob(const Job& job, uint32_t sequence, Device& device, Transport& transport, Bytes& gradient)
+      : observer_(std::make_unique<StrictObserver>()) {
+    const Scheme& scheme = find_scheme(job.scheme);
+    const int size = transport.size();
+    const uint64_t numel = job.inputs[0].size();
+    std::shared_ptr<const Placement> placement;
+    if (scheme.has_placement)
+      placement = Placement::make(scheme.placement, numel,
+                                  scheme.placement == PlacementKind::whole ? 1 : size, job.seed);
+    gradient = pack(job.inputs[transport.rank()], job.dtype);
+    const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
+    const auto layout = static_cast<uint32_t>(
+        layout_fingerprint(job.scheme, job.dtype, numel, size, job.seed, job.chunks, job.divisor));
+    const Context context{device, transport, *observer_,  view,      placement,
+                          layout, sequence,  job.divisor, job.chunks};
+    exchange_ = scheme.make(context);
+  }
+
+  Exchange& exchange() { return *exchange_; }
+
+ private:
+  std::unique_ptr<StrictObserver> observer_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+// Runs the jobs as the engine does: each is prepared and posted before the one before it finishes.
+inline Outcome run_jobs(ThreadGroup& group, const std::vector<Job>& jobs,
+                        std::vector<Answer>& answers) {
+  answers.assign(jobs.size(),
+                 {std::vector<Bytes>(group.size()), std::vector<Report>(group.size())});
+  return run_ranks(group, [&](int rank) {
+    CpuDevice device;
+    std::vector<std::unique_ptr<RankJob>> running;
+    for (size_t j = 0; j <= jobs.size(); ++j) {
+      if (j < jobs.size()) {
+        running.push_back(std::make_unique<RankJob>(jobs[j], static_cast<uint32_t>(j), device,
+                                                    group.transport(rank),
+                                                    answers[j].by_rank[rank]));
+        running[j]->exchange().prepare();
+        running[j]->exchange().post();
+      }
+      if (j > 0) {
+        running[j - 1]->exchange().finish();
+        answers[j - 1].reports[rank] = running[j - 1]->exchange().report();
+      }
+    }
+  });
+}
+
+inline Answer run_job(ThreadGroup& group, const Job& job) {
+  std::vector<Answer> answers;
+  run_jobs(group, {job}, answers).rethrow();
+  return answers[0];
+}
+
+}  // namespace zen::scheme_test
