@@ -19,14 +19,14 @@ SHELL_FILES := scripts/*.sh .ci/run
 export ZENSYNC_BUILD_CUDA ?= 0
 export MAX_JOBS ?= $(JOBS)
 
-.PHONY: help demo test test-cpp test-sanitized test-python bench fuzz lint format clean
+.PHONY: help demo test test-cpp test-sanitized test-races test-python bench fuzz lint format clean
 .PHONY: extension environment system-%
 
 help:
 	@echo "make demo     train a language model with plain DDP and with zensync, and compare them"
 	@echo "              ARGS=\"--ranks 4 --iterations 50 --rate 1gbit\"; ARGS=--help lists the rest"
 	@echo "make test     all tests: C++, C++ with sanitizers, Python"
-	@echo "              (parts of it: test-cpp, test-sanitized, test-python)"
+	@echo "              (parts of it: test-cpp, test-sanitized, test-python; beside it: test-races)"
 	@echo "make bench    micro benchmarks"
 	@echo "make fuzz     fuzz the decoders, a minute each"
 	@echo "make lint     formatting, types and layering; 'make format' mends the formatting"
@@ -46,6 +46,11 @@ test-sanitized: system-test
 	$(call cmake_build,sanitized,-DCMAKE_BUILD_TYPE=Debug -DZENSYNC_SANITIZE=address$(,)undefined \
 	  -DZENSYNC_BENCHMARKS=OFF)
 	$(call cmake_test,sanitized)
+
+# Not part of `make test`: the thread transport and the parallel kernels under ThreadSanitizer.
+test-races: system-test
+	$(call cmake_build,races,-DCMAKE_BUILD_TYPE=Debug -DZENSYNC_SANITIZE=thread -DZENSYNC_BENCHMARKS=OFF)
+	$(call cmake_test,races)
 
 test-python: extension
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/python.xml
@@ -101,6 +106,6 @@ endef
 
 define cmake_test
 @mkdir -p $(RESULTS) && rm -f $(RESULTS)/$(1).xml
-ctest --test-dir build/$(1) --no-tests=error --output-on-failure --parallel $(JOBS) \
+ctest --test-dir build/$(1) --no-tests=error --output-on-failure --progress --parallel $(JOBS) \
   --output-junit $(CURDIR)/$(RESULTS)/$(1).xml
 endef
