@@ -31,4 +31,10 @@ class TransportError : public Error {
   using Error::Error;
 };
 
+// The ranks mean different things by the same bucket. Every rank sees it alike.
+class Disagreement : public TransportError {
+ public:
+  using TransportError::TransportError;
+};
+
 }  // namespace zen

@@ -332,7 +332,7 @@ class ThreadGroup::Endpoint final : public Transport {
     std::string text = "the ranks disagree about the bucket:";
     for (int r = 0; r < state_.size; ++r)
       text += "\n  rank " + std::to_string(r) + ": " + meeting->descriptions[r];
-    throw TransportError(text);
+    throw Disagreement(text);
   }
 
   void fail() noexcept override {

@@ -1,0 +1,67 @@
+#include "schemes/planner.h"
+
+#include "core/error.h"
+
+namespace zen {
+
+namespace {
+
+// Chunks pay when a message spends some 20 ms on the wire, and cost time when the processor is the
+// limit. Neither the link nor the density is known here; at 10% density and 1 Gbit/s a gradient of
+// this size crosses that line.
+constexpr uint64_t kChunkedBytes = 8 << 20;
+
+int checked_chunks(int chunks) {
+  if (chunks < 0 || chunks > kMaxChunks)
+    throw InvalidArgument("chunks is " + std::to_string(chunks) + ": choose 1 to " +
+                          std::to_string(kMaxChunks) + ", or none for an automatic choice");
+  return chunks;
+}
+
+int owners_of(const Scheme& scheme, int ranks) {
+  return scheme.has_placement && scheme.placement == PlacementKind::whole ? 1 : ranks;
+}
+
+}  // namespace
+
+std::shared_ptr<const Placement> PlacementCache::get(uint64_t numel) {
+  if (const auto found = by_numel_.find(numel); found != by_numel_.end()) {
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return recent_.front();
+  }
+  recent_.push_front(Placement::make(kind_, numel, owners_, seed_));
+  by_numel_[numel] = recent_.begin();
+  held_ += numel;
+  while (held_ > capacity_ && recent_.size() > 1) {
+    held_ -= recent_.back()->numel();
+    by_numel_.erase(recent_.back()->numel());
+    recent_.pop_back();
+  }
+  return recent_.front();
+}
+
+Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks,
+                 const Traits& traits)
+    : scheme_(find_scheme(scheme)),
+      chunks_(checked_chunks(chunks)),
+      seed_(seed),
+      ranks_(ranks),
+      max_chunks_(traits.max_chunks),
+      placements_(scheme_.placement, owners_of(scheme_, ranks), seed) {}
+
+Plan Planner::plan(DType dtype, uint64_t numel, float divisor) {
+  Plan plan;
+  plan.scheme = &scheme_;
+  plan.chunks = chunks(numel * size_of(dtype));
+  if (scheme_.has_placement) plan.placement = placements_.get(numel);
+  plan.fingerprint =
+      layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks, divisor);
+  return plan;
+}
+
+int Planner::chunks(uint64_t bytes) const {
+  if (chunks_ != 0) return chunks_;
+  return bytes < kChunkedBytes ? 1 : max_chunks_;
+}
+
+}  // namespace zen

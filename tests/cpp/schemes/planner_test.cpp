@@ -1,0 +1,66 @@
+#include "schemes/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "schemes/thread_transport.h"
+
+namespace zen {
+namespace {
+
+Planner planner(int chunks, const Traits& traits = kGlooTraits) {
+  return Planner("balanced_parallelism", chunks, 17, 3, traits);
+}
+
+TEST(Planner, cuts_large_gradients_into_as_many_chunks_as_the_transport_can_use) {
+  EXPECT_EQ(planner(0).plan(DType::f32, 1 << 20, 3).chunks, 1);
+  EXPECT_EQ(planner(0).plan(DType::f32, 2 << 20, 3).chunks, 4);
+  EXPECT_EQ(planner(0).plan(DType::bf16, 2 << 20, 3).chunks, 1) << "bytes count, not elements";
+  EXPECT_EQ(planner(0, kNcclTraits).plan(DType::f32, 2 << 20, 3).chunks, 1);
+  EXPECT_EQ(planner(7, kNcclTraits).plan(DType::f32, 10, 3).chunks, 7) << "the caller's choice";
+}
+
+TEST(Planner, refuses_impossible_options) {
+  EXPECT_THROW(planner(-1), InvalidArgument);
+  EXPECT_THROW(planner(kMaxChunks + 1), InvalidArgument);
+  EXPECT_THROW(Planner("unheard-of", 0, 17, 3, kGlooTraits), InvalidArgument);
+}
+
+TEST(Planner, fingerprint_tells_every_difference) {
+  const uint64_t base = planner(2).plan(DType::f32, 1000, 3).fingerprint;
+  EXPECT_EQ(planner(2).plan(DType::f32, 1000, 3).fingerprint, base);
+  EXPECT_NE(planner(2).plan(DType::f16, 1000, 3).fingerprint, base);
+  EXPECT_NE(planner(2).plan(DType::f32, 1001, 3).fingerprint, base);
+  EXPECT_NE(planner(2).plan(DType::f32, 1000, 1).fingerprint, base);
+  EXPECT_NE(planner(3).plan(DType::f32, 1000, 3).fingerprint, base);
+}
+
+TEST(Planner, schemes_without_placement_get_none) {
+  Planner dense("allreduce", 0, 17, 3, kGlooTraits);
+  EXPECT_EQ(dense.plan(DType::f32, 1000, 3).placement, nullptr);
+  const auto placement = planner(0).plan(DType::f32, 1000, 3).placement;
+  ASSERT_NE(placement, nullptr);
+  EXPECT_EQ(placement->owners(), 3);
+  EXPECT_EQ(placement->numel(), 1000u);
+}
+
+TEST(PlacementCache, keeps_the_latest_used_placements_within_its_capacity) {
+  PlacementCache cache(PlacementKind::hashed, 2, 1, 1000);
+  const auto first = cache.get(400);
+  const auto second = cache.get(500);
+  EXPECT_EQ(cache.get(400), first) << "and 400 is now the latest used";
+  cache.get(300);
+  EXPECT_EQ(cache.size(), 2u) << "500 had to go";
+  EXPECT_EQ(cache.get(400), first);
+  EXPECT_NE(cache.get(500), second);
+}
+
+TEST(PlacementCache, holds_a_placement_that_is_larger_than_its_capacity) {
+  PlacementCache cache(PlacementKind::hashed, 2, 1, 10);
+  EXPECT_EQ(cache.get(400), cache.get(400));
+  cache.get(500);
+  EXPECT_EQ(cache.size(), 1u);
+}
+
+}  // namespace
+}  // namespace zen
