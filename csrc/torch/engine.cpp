@@ -1,0 +1,236 @@
+#include "torch/engine.h"
+
+#include <pthread.h>
+
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "core/error.h"
+#include "schemes/fingerprint.h"
+#include "torch/stage_recorder.h"
+
+namespace zen {
+
+namespace {
+
+constexpr size_t kInFlight = 2;  // one bucket on the wire while the next is prepared
+
+// The dtypes that schemes work on; others go through the backend's all-reduce.
+std::optional<DType> scheme_dtype(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DType::f32;
+    case at::kHalf:
+      return DType::f16;
+    case at::kBFloat16:
+      return DType::bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool backend_can_add(at::ScalarType dtype) {
+  return dtype == at::kDouble || dtype == at::kByte || dtype == at::kChar || dtype == at::kInt ||
+         dtype == at::kLong;
+}
+
+// Drawn anew for every group, so that no gradient can be unlucky with it for ever.
+uint32_t shared_seed(C10dTransport& transport) {
+  return transport.broadcast(std::random_device{}());
+}
+
+Mode mode_of(const std::string& name, const ProcessGroup& group) {
+  const Mode best = C10dTransport::best_mode(group);
+  if (name.empty()) return best;
+  if (name == name_of(Mode::exact)) return Mode::exact;
+  if (name != name_of(Mode::capacity))
+    throw InvalidArgument("unknown transport '" + name + "': choose capacity or exact");
+  if (best != Mode::capacity)
+    throw InvalidArgument("transport 'capacity' works on gloo only: choose exact");
+  return Mode::capacity;
+}
+
+// The backend's all-reduce as an exchange, for dtypes that no scheme handles.
+class BackendReduction final : public Exchange {
+ public:
+  BackendReduction(C10dTransport& transport, Observer& observer, at::Tensor tensor, Reduce reduce)
+      : transport_(transport), observer_(observer), tensor_(std::move(tensor)), reduce_(reduce) {}
+
+  void prepare() override {}
+  void post() override {}
+  void finish() override {
+    const StageScope scope(observer_, Stage::reduce);
+    transport_.all_reduce(tensor_, reduce_);
+  }
+  Report report() const override { return {}; }
+
+ private:
+  C10dTransport& transport_;
+  Observer& observer_;
+  at::Tensor tensor_;
+  Reduce reduce_;
+};
+
+// What is left to do alone, or with an empty tensor.
+class NoExchange final : public Exchange {
+ public:
+  void prepare() override {}
+  void post() override {}
+  void finish() override {}
+  Report report() const override { return {}; }
+};
+
+}  // namespace
+
+void check_supported(const at::Tensor& tensor, Reduce reduce) {
+  if (tensor.layout() != at::kStrided)
+    throw InvalidArgument(
+        "the tensor is sparse: use dense gradients (sparse=False in nn.Embedding), zensync finds "
+        "the zeros itself");
+  if (!tensor.device().is_cpu())
+    throw InvalidArgument("this build handles CPU tensors only, and the tensor is on " +
+                          tensor.device().str());
+  const std::string dtype = c10::toString(tensor.scalar_type());
+  if (tensor.is_complex())
+    throw InvalidArgument(dtype + " is not supported: reduce torch.view_as_real() of it");
+  if (scheme_dtype(tensor)) return;
+  if (!backend_can_add(tensor.scalar_type()))
+    throw InvalidArgument(dtype + " is not supported: convert to a type that can be added");
+  if (reduce == Reduce::mean && !tensor.is_floating_point())
+    throw InvalidArgument("the mean of " + dtype + " is not defined: use op='sum'");
+}
+
+// A request on its way through the pipeline.
+class Engine::Job final : public Task {
+ public:
+  Job(Engine& engine, Request request)
+      : engine_(engine), request_(std::move(request)), dtype_(scheme_dtype(request_.tensor)) {}
+
+  std::string name() const override { return request_.name; }
+  std::string_view stage() const override { return recorder_.latest(); }
+  Layout layout() override;
+  std::unique_ptr<Exchange> exchange(uint32_t sequence) override;
+  void done(const Report& report, const Traffic& traffic) noexcept override;
+  void failed(const std::string& message) noexcept override;
+
+ private:
+  std::string dtype_name() const { return c10::toString(request_.tensor.scalar_type()); }
+  uint64_t numel() const { return static_cast<uint64_t>(request_.tensor.numel()); }
+  float divisor() const {
+    return request_.reduce == Reduce::mean ? static_cast<float>(engine_.transport_->size()) : 1;
+  }
+
+  Engine& engine_;
+  Request request_;
+  std::optional<DType> dtype_;
+  StageRecorder recorder_;
+  Plan plan_;
+};
+
+Layout Engine::Job::layout() {
+  check_supported(request_.tensor, request_.reduce);
+  std::string what = request_.reduce == Reduce::mean ? "mean of " : "sum of ";
+  what += std::to_string(numel()) + " " + dtype_name() + " elements by ";
+  Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
+  if (dtype_) {
+    plan_ = engine_.planner_->plan(*dtype_, numel(), divisor());
+    layout.fingerprint = plan_.fingerprint;
+    what += engine_.scheme_ + " in " + std::to_string(plan_.chunks) + " chunks";
+  } else {
+    what += "the backend";
+    Fingerprint fingerprint;
+    fingerprint.add(what);
+    layout.fingerprint = fingerprint.result();
+  }
+  layout.description = name() + ", " + what + ", transport " + name_of(engine_.mode_);
+  return layout;
+}
+
+std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
+  if (engine_.transport_->size() == 1 || numel() == 0) return std::make_unique<NoExchange>();
+  if (!dtype_)
+    return std::make_unique<BackendReduction>(*engine_.transport_, recorder_, request_.tensor,
+                                              request_.reduce);
+  const Buffer data{static_cast<std::byte*>(request_.tensor.data_ptr()), request_.tensor.nbytes(),
+                    nullptr};
+  return plan_.scheme->make({.device = engine_.device_,
+                             .transport = *engine_.transport_,
+                             .observer = recorder_,
+                             .gradient = {data, *dtype_, numel()},
+                             .placement = plan_.placement,
+                             .layout = static_cast<uint32_t>(plan_.fingerprint),
+                             .sequence = sequence,
+                             .divisor = divisor(),
+                             .chunks = plan_.chunks});
+}
+
+void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
+  const int ranks = engine_.transport_->size();
+  engine_.statistics_.add(
+      {.index = request_.bucket,
+       .dtype = dtype_name(),
+       .scheme = dtype_ ? engine_.scheme_ : "allreduce",
+       .numel = numel(),
+       .chunks = plan_.chunks,
+       .traffic = traffic,
+       .dense_bytes = ring_all_reduce_bytes(request_.tensor.nbytes(), ranks),
+       .counts_nonzeros = plan_.scheme != nullptr && plan_.scheme->has_placement && ranks > 1,
+       .report = report,
+       .seconds = recorder_.seconds()},
+      request_.last);
+  --engine_.unfinished_;
+  request_.completion->done();
+}
+
+void Engine::Job::failed(const std::string& message) noexcept {
+  --engine_.unfinished_;
+  request_.completion->failed(message);
+}
+
+Engine::Engine(ProcessGroup group, const Options& options)
+    : scheme_(options.scheme), mode_(mode_of(options.transport, group)), rank_(group->getRank()) {
+  transport_ = C10dTransport::make(std::move(group), mode_,
+                                   [this](size_t bytes) { return device_.allocate(bytes); });
+  const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
+  planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
+                                       transport_->traits());
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  close();
+}
+
+void Engine::submit(Request request) {
+  ++unfinished_;
+  if (queue_.push(std::make_unique<Job>(*this, std::move(request)))) return;
+  --unfinished_;
+  throw InvalidArgument("zensync: this engine is closed");
+}
+
+void Engine::close() {
+  const std::lock_guard lock(closing_);
+  if (!thread_.joinable()) return;
+  if (unfinished_ > 0) transport_->fail();
+  queue_.close();
+  thread_.join();
+  transport_.reset();
+}
+
+void Engine::run() {
+  pthread_setname_np(pthread_self(), "zensync");
+  Pipeline pipeline(*transport_);
+  for (;;) {
+    // With a bucket in flight there is something better to do than to wait for the next.
+    auto job = pipeline.in_flight() > 0 ? queue_.try_take() : queue_.take();
+    if (job) {
+      pipeline.start(std::move(*job));
+      if (pipeline.in_flight() < kInFlight) continue;
+    }
+    if (pipeline.in_flight() == 0) return;
+    pipeline.finish_oldest();
+  }
+}
+
+}  // namespace zen

@@ -1,0 +1,88 @@
+// Synchronises tensors of one process group, one after the other, on a thread of its own.
+//
+// The thread is the only one that issues collectives on the group, in the order of submit(), which
+// must be the same on all ranks. submit() never waits for the network.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "core/cpu_device.h"
+#include "schemes/pipeline.h"
+#include "schemes/planner.h"
+#include "torch/c10d_transport.h"
+#include "torch/job_queue.h"
+#include "torch/statistics.h"
+
+namespace zen {
+
+struct Options {
+  std::string scheme = "balanced_parallelism";
+  int chunks = 0;              // 0: chosen from the size of the gradient
+  std::string transport = "";  // "capacity" or "exact"; empty: the faster one
+};
+
+// Told once how a request ended, on the engine's thread.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  virtual void done() noexcept = 0;
+  virtual void failed(const std::string& message) noexcept = 0;
+};
+
+struct Request {
+  at::Tensor tensor;  // overwritten with the result
+  Reduce reduce = Reduce::mean;
+  std::string name;   // in messages: "bucket 3"
+  int bucket = 0;     // in statistics
+  bool last = false;  // ends an iteration
+  bool always_agree = false;
+  std::unique_ptr<Completion> completion;
+};
+
+// Throws InvalidArgument that says what to do if zensync cannot reduce this tensor.
+void check_supported(const at::Tensor& tensor, Reduce reduce);
+
+class Engine {
+ public:
+  // Collective over the group, which must be used by nobody else. Throws InvalidArgument for
+  // impossible options and TransportError if a peer does not answer.
+  Engine(ProcessGroup group, const Options& options);
+  ~Engine();
+
+  // Throws InvalidArgument if the engine is closed.
+  void submit(Request request);
+
+  // Ends the thread and lets go of the group. If requests are unfinished they fail, here and on the
+  // peers. May be called more than once.
+  void close();
+
+  int rank() const { return rank_; }
+  const std::string& scheme() const { return scheme_; }
+  Mode mode() const { return mode_; }
+  Statistics::Snapshot statistics() const { return statistics_.snapshot(); }
+
+ private:
+  class Job;
+
+  void run();
+
+  std::string scheme_;
+  Mode mode_;
+  int rank_;
+  CpuDevice device_;
+  std::unique_ptr<C10dTransport> transport_;
+  std::unique_ptr<Planner> planner_;
+  Statistics statistics_;
+  JobQueue<std::unique_ptr<Job>> queue_;
+  std::atomic<int> unfinished_{0};
+  std::mutex closing_;
+  std::thread thread_;  // last: starts when everything above exists
+};
+
+}  // namespace zen

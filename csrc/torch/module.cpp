@@ -1,0 +1,131 @@
+// The Python module zensync._C. Its types are described in python/zensync/_C.pyi.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include "core/cpu_features.h"
+#include "core/error.h"
+#include "torch/python_engine.h"
+
+namespace zen {
+
+namespace {
+
+namespace py = pybind11;
+
+Reduce reduce_of(const std::string& op) {
+  if (op == "mean") return Reduce::mean;
+  if (op == "sum") return Reduce::sum;
+  throw InvalidArgument("unknown op '" + op + "': choose mean or sum");
+}
+
+py::dict to_python(const StageSeconds& seconds) {
+  py::dict result;
+  for (int stage = 0; stage < kStages; ++stage)
+    result[name_of(static_cast<Stage>(stage))] = seconds[stage];
+  return result;
+}
+
+py::object share(uint64_t part, const BucketStats& bucket) {
+  if (!bucket.counts_nonzeros || bucket.numel == 0) return py::none();
+  return py::float_(static_cast<double>(part) / static_cast<double>(bucket.numel));
+}
+
+py::dict to_python(const BucketStats& bucket) {
+  py::dict result;
+  result["bucket"] = bucket.index;
+  result["dtype"] = bucket.dtype;
+  result["scheme"] = bucket.scheme;
+  result["numel"] = bucket.numel;
+  result["chunks"] = bucket.chunks;
+  result["bytes_out"] = bucket.traffic.bytes_out;
+  result["bytes_in"] = bucket.traffic.bytes_in;
+  result["dense_bytes"] = bucket.dense_bytes;
+  result["density_before"] = share(bucket.report.nonzeros, bucket);
+  result["density_after"] = share(bucket.report.nonzeros_summed, bucket);
+  result["imbalance"] =
+      bucket.counts_nonzeros ? py::object(py::float_(bucket.report.imbalance)) : py::none();
+  result["seconds"] = to_python(bucket.seconds);
+  return result;
+}
+
+py::dict to_python(const Totals& totals) {
+  py::dict result;
+  result["buckets"] = totals.buckets;
+  result["bytes_out"] = totals.traffic.bytes_out;
+  result["bytes_in"] = totals.traffic.bytes_in;
+  result["dense_bytes"] = totals.dense_bytes;
+  result["seconds"] = to_python(totals.seconds);
+  return result;
+}
+
+py::dict to_python(const Statistics::Snapshot& snapshot) {
+  Totals last;
+  py::list buckets;
+  for (const BucketStats& bucket : snapshot.buckets) {
+    last.add(bucket);
+    buckets.append(to_python(bucket));
+  }
+  py::dict result;
+  result["iterations"] = snapshot.total.iterations;
+  result["total"] = to_python(snapshot.total);
+  result["last"] = to_python(last);
+  result["buckets"] = buckets;
+  return result;
+}
+
+std::vector<std::string> scheme_names() {
+  std::vector<std::string> names;
+  for (const Scheme& scheme : schemes()) names.emplace_back(scheme.name);
+  return names;
+}
+
+py::dict build_info() {
+  py::dict result;
+  result["torch"] = TORCH_VERSION;
+  result["compiler"] = __VERSION__;
+  result["cxx_standard"] = __cplusplus;
+  result["cuda"] = false;
+  result["isa"] = name_of(preferred_isa());
+  return result;
+}
+
+void translate(std::exception_ptr pointer) {
+  try {
+    if (pointer) std::rethrow_exception(pointer);
+  } catch (const InvalidArgument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  py::register_local_exception_translator(translate);
+  py::class_<PythonEngine>(module, "Engine")
+      .def(py::init([](ProcessGroup group, std::string scheme, int chunks, std::string transport) {
+             return std::make_unique<PythonEngine>(
+                 std::move(group), Options{std::move(scheme), chunks, std::move(transport)});
+           }),
+           py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
+           py::arg("transport"))
+      .def("hook", &PythonEngine::hook, py::arg("bucket"))
+      .def(
+          "all_reduce",
+          [](PythonEngine& engine, const at::Tensor& tensor, const std::string& op) {
+            return engine.all_reduce(tensor, reduce_of(op));
+          },
+          py::arg("tensor"), py::kw_only(), py::arg("op"))
+      .def("close", &PythonEngine::close)
+      .def("statistics", [](const PythonEngine& engine) { return to_python(engine.statistics()); })
+      .def_property_readonly("rank", &PythonEngine::rank)
+      .def_property_readonly("scheme", &PythonEngine::scheme)
+      .def_property_readonly("transport", &PythonEngine::transport);
+  module.def("schemes", scheme_names);
+  module.def("build_info", build_info);
+  module.attr("MAX_CHUNKS") = kMaxChunks;
+}
+
+}  // namespace zen

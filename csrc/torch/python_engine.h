@@ -1,0 +1,42 @@
+// The engine as Python sees it: futures that a DDP hook may return, and a destructor that may run
+// anywhere in the life of an interpreter.
+#pragma once
+
+#include <sys/types.h>
+
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include "torch/engine.h"
+
+namespace zen {
+
+class PythonEngine {
+ public:
+  using Future = std::shared_ptr<torch::jit::PythonFutureWrapper>;
+
+  // REQUIRES, here and below unless told otherwise: the GIL is held.
+  PythonEngine(ProcessGroup group, const Options& options);
+  ~PythonEngine();
+
+  // The mean of the bucket over the group, in place. What is wrong with it comes out of the future,
+  // because the peers are waiting and must be told too.
+  Future hook(c10d::GradBucket& bucket);
+
+  // In place, for any shape and strides. Throws InvalidArgument if the tensor is not supported.
+  Future all_reduce(const at::Tensor& tensor, Reduce reduce);
+
+  void close();
+  Statistics::Snapshot statistics() const { return engine_->statistics(); }
+  int rank() const { return engine_->rank(); }
+  const std::string& scheme() const { return engine_->scheme(); }
+  std::string transport() const { return name_of(engine_->mode()); }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  pid_t process_;
+};
+
+}  // namespace zen
