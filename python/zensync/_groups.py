@@ -1,0 +1,60 @@
+"""Process groups of zensync's own, and the engines that use them.
+
+An engine issues operations from a thread of its own. On a group that anybody else uses, their order
+would differ from rank to rank.
+"""
+
+import atexit
+import weakref
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from zensync import _C
+
+_engines: "weakref.WeakSet[_C.Engine]" = weakref.WeakSet()
+
+
+def make_engine(
+    group: dist.ProcessGroup | None, *, scheme: str, chunks: int, transport: str
+) -> _C.Engine:
+    """Collective over the members of `group` (None: all ranks)."""
+    engine = _C.Engine(_clone(group), scheme=scheme, chunks=chunks, transport=transport)
+    _engines.add(engine)
+    return engine
+
+
+def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    parent = group if group is not None else dist.group.WORLD
+    if parent is None:
+        raise ValueError("there is no default process group: call init_process_group() first")
+    if not isinstance(parent, dist.ProcessGroup) or dist.get_rank(parent) < 0:
+        raise ValueError(
+            "this rank is not a member of the process group: call this on members only"
+        )
+    clone = dist.new_group(
+        ranks=dist.get_process_group_ranks(parent),
+        timeout=_timeout(parent),
+        backend=dist.get_backend_config(parent),
+        use_local_synchronization=True,  # members only
+        group_desc="zensync",
+    )
+    assert isinstance(clone, dist.ProcessGroup)
+    return clone
+
+
+def _timeout(group: dist.ProcessGroup) -> timedelta:
+    """new_group() takes the backend's default otherwise, not the parent's."""
+    backend = group._get_backend(torch.device("cpu"))
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    timeout = backend.options._timeout
+    assert isinstance(timeout, timedelta)
+    return timeout
+
+
+@atexit.register
+def _close_engines() -> None:
+    """Their threads must not run into a dying interpreter."""
+    for engine in list(_engines):
+        engine.close()

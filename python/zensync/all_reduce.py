@@ -1,0 +1,67 @@
+"""All-reduce of a single tensor, for gradients that DDP does not see."""
+
+from typing import Literal, overload
+
+import torch
+import torch.distributed as dist
+
+from zensync import _C
+from zensync._groups import make_engine
+
+_engines: dict[tuple[dist.ProcessGroup, str], _C.Engine] = {}
+
+
+@overload
+def all_reduce(
+    tensor: torch.Tensor,
+    op: str = ...,
+    group: dist.ProcessGroup | None = ...,
+    scheme: str = ...,
+    async_op: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def all_reduce(
+    tensor: torch.Tensor,
+    op: str = ...,
+    group: dist.ProcessGroup | None = ...,
+    scheme: str = ...,
+    *,
+    async_op: Literal[True],
+) -> torch.futures.Future[torch.Tensor]: ...
+def all_reduce(
+    tensor: torch.Tensor,
+    op: str = "mean",
+    group: dist.ProcessGroup | None = None,
+    scheme: str = "balanced_parallelism",
+    async_op: bool = False,
+) -> torch.Tensor | torch.futures.Future[torch.Tensor]:
+    """Replaces `tensor`, on every rank of `group`, by the mean or sum over the ranks.
+
+    Any shape and strides. float32, float16 and bfloat16 travel by `scheme`, which sends the
+    non-zeros only; float64, and integers with op="sum", by the backend's all-reduce. Ranks whose
+    tensors or options differ get an error that lists all of them.
+
+    Returns the tensor, or with `async_op` a future of it; do not touch the tensor until then. Calls
+    must be made in the same order on all ranks. The first call for a group and scheme makes a
+    process group, so it is collective in the way `new_group` is.
+    """
+    future = _engine(group, scheme).all_reduce(tensor, op=op)
+    return future if async_op else future.wait()
+
+
+def _engine(group: dist.ProcessGroup | None, scheme: str) -> _C.Engine:
+    parent = group if group is not None else dist.group.WORLD
+    if parent is None:
+        raise ValueError("there is no default process group: call init_process_group() first")
+    if (parent, scheme) not in _engines:
+        _forget_destroyed_groups()
+        _engines[parent, scheme] = make_engine(parent, scheme=scheme, chunks=0, transport="")
+    return _engines[parent, scheme]
+
+
+def _forget_destroyed_groups() -> None:
+    for key in list(_engines):
+        try:
+            dist.get_process_group_ranks(key[0])
+        except KeyError:
+            _engines.pop(key).close()

@@ -1,0 +1,172 @@
+"""What the hook keeps between calls: options, the engine, statistics."""
+
+import logging
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from zensync import _C
+from zensync._groups import make_engine
+from zensync._report import no_statistics, summary_line, summary_table
+from zensync.statistics import Statistics
+
+logger = logging.getLogger("zensync")
+
+_STATE_VERSION = 1
+
+
+class State:
+    """The state of one model's `zensync.hook`. Give every model its own.
+
+    Making a State is collective over `process_group`, as `new_group` is: all its ranks do it, in
+    the same order, with the same options. If there is no default process group yet, the collective
+    part happens at the first gradient bucket.
+
+    Args:
+        process_group: the group that DDP averages over; None is the default group.
+        scheme: how gradients travel, one of `zensync.schemes()`. Keep the default unless you
+            compare; "allreduce" is what plain DDP does.
+        chunks: word ranges that a bucket is cut into, so that one is added up while another is on
+            the wire: 1 to 16, the same on all ranks. None chooses 1 for small buckets and 4 for
+            large ones; try 1 if the network is fast and the processors are busy.
+        transport: "capacity" sends point-to-point without asking for sizes (gloo only), "exact"
+            uses collectives of exact sizes. None takes the one that suits the backend.
+        log_every: log one INFO line, on rank 0, every so many iterations; 0 is never.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_engine",
+        "_iterations_before",
+        "_logged",
+        "chunks",
+        "log_every",
+        "process_group",
+        "scheme",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        scheme: str = "balanced_parallelism",
+        chunks: int | None = None,
+        transport: str | None = None,
+        log_every: int = 0,
+    ) -> None:
+        _check_choice("scheme", scheme, _C.schemes())
+        _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
+        _check_choice("transport", transport, ["capacity", "exact"])
+        _check_range("log_every", log_every, 0, None)
+        self.process_group = process_group
+        self.scheme = scheme
+        self.chunks = chunks
+        self.transport = transport
+        self.log_every = log_every
+        self._iterations_before = 0  # of the run that this State was loaded from
+        self._logged = 0
+        self._engine: _C.Engine | None = None
+        if dist.is_initialized():
+            self._start()
+
+    def reduce(
+        self,
+        bucket: dist.GradBucket,  # type: ignore[name-defined]
+    ) -> torch.futures.Future[torch.Tensor]:
+        """What `zensync.hook` does with a bucket."""
+        engine = self._engine or self._start()
+        if self.log_every > 0 and bucket.index() == 0 and engine.rank == 0:
+            self._log()
+        return engine.hook(bucket)
+
+    def stats(self) -> Statistics:
+        """What was sent and how long it took.
+
+        `total` and `iterations` cover this State's life, `last` the last finished iteration and
+        `buckets` each of its buckets. Sizes are bytes, times seconds on the engine's thread (push
+        and pull include waiting for the peers). `dense_bytes` is what a ring all-reduce sends.
+        Densities are shares of non-zeros, before on this rank and after in the sum over all ranks;
+        None where the scheme does not look at the elements.
+        """
+        if self._engine is None:
+            return no_statistics(self._iterations_before)
+        statistics = self._engine.statistics()
+        statistics["iterations"] += self._iterations_before
+        return statistics
+
+    def summary(self) -> str:
+        """The last iteration as a table, a line per bucket."""
+        return summary_table(self.stats())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"version": _STATE_VERSION, "iterations": self.stats()["iterations"]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        version = state_dict.get("version")
+        if version != _STATE_VERSION:
+            raise ValueError(
+                f"the state has version {version}, this zensync reads version {_STATE_VERSION}"
+            )
+        done_here = self.stats()["iterations"] - self._iterations_before
+        self._iterations_before = state_dict["iterations"] - done_here
+
+    def close(self) -> None:
+        """Ends the engine now instead of when the State dies. The State is of no use afterwards."""
+        if self._engine is not None:
+            self._engine.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        logger.warning("a process group cannot be saved: it is left out of the saved State")
+        return {
+            "scheme": self.scheme,
+            "chunks": self.chunks,
+            "transport": self.transport,
+            "log_every": self.log_every,
+            "state_dict": self.state_dict(),
+        }
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        logger.warning("the loaded State uses the default process group")
+        self.process_group = None
+        self.scheme = saved["scheme"]
+        self.chunks = saved["chunks"]
+        self.transport = saved["transport"]
+        self.log_every = saved["log_every"]
+        self._iterations_before = 0
+        self._logged = 0
+        self._engine = None
+        self.load_state_dict(saved["state_dict"])
+
+    def _start(self) -> _C.Engine:
+        self._engine = make_engine(
+            self.process_group,
+            scheme=self.scheme,
+            chunks=self.chunks or 0,
+            transport=self.transport or "",
+        )
+        return self._engine
+
+    def _log(self) -> None:
+        """Called when an iteration begins: everything earlier is finished."""
+        statistics = self.stats()
+        iterations = statistics["iterations"]
+        if iterations != self._logged and iterations % self.log_every == 0:
+            self._logged = iterations
+            logger.info("%s", summary_line(statistics))
+
+
+def _check_choice(name: str, value: str | None, choices: list[str]) -> None:
+    if value is not None and value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def _check_range(name: str, value: int | None, low: int, high: int | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}: it must be a whole number")
+    if value < low or (high is not None and value > high):
+        allowed = f"at least {low}" if high is None else f"{low} to {high}"
+        raise ValueError(f"{name} is {value}: it must be {allowed}")
