@@ -1,0 +1,92 @@
+"""The interpreter ends cleanly, whatever dies first."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PROLOGUE = """
+    import sys
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    import zensync
+
+    rank, port = int(sys.argv[1]), sys.argv[2]
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+    )
+    state = zensync.State()
+    model = DistributedDataParallel(torch.nn.Linear(100, 100), bucket_cap_mb=0.01)
+    model.register_comm_hook(state, zensync.hook)
+    for _ in range(3):
+        model(torch.ones(1, 100)).sum().backward()
+    reduced = torch.ones(10)
+    zensync.all_reduce(reduced)
+"""
+
+ENDINGS = {
+    "nothing dropped": "",
+    "state dropped first": """
+        del state, model
+        dist.destroy_process_group()
+    """,
+    "group destroyed first": """
+        dist.destroy_process_group()
+        del state, model
+    """,
+    "group destroyed, state kept": "dist.destroy_process_group()",
+    "state in a cycle": """
+        model.myself = [model]
+        dist.destroy_process_group()
+    """,
+    "closed": """
+        state.close()
+        dist.destroy_process_group()
+    """,
+    "work in flight": "future = zensync.all_reduce(reduced, async_op=True)",
+    "forked child": """
+        import os
+        child = os.fork()
+        if child == 0:
+            del state, model
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        dist.destroy_process_group()
+    """,
+    "many engines": """
+        for _ in range(20):
+            again = zensync.State()
+            other = DistributedDataParallel(torch.nn.Linear(10, 10))
+            other.register_comm_hook(again, zensync.hook)
+            other(torch.ones(1, 10)).sum().backward()
+            del again, other
+        dist.destroy_process_group()
+    """,
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_exit(ending: str, free_port: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(PROLOGUE) + textwrap.dedent(ENDINGS[ending]))
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(free_port)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in ranks:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+        assert "terminate called" not in output, output
+        assert "Traceback" not in output, output

@@ -1,0 +1,145 @@
+"""State: options, statistics, saving and loading."""
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from models import Embedding, assert_same_gradients, indices, pair, step
+from ranks import run_ranks
+
+import zensync
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"scheme": "fast"}, ValueError, "scheme is 'fast': choose one of allreduce"),
+        ({"chunks": 0}, ValueError, "chunks is 0: it must be 1 to 16"),
+        ({"chunks": 17}, ValueError, "chunks is 17: it must be 1 to 16"),
+        ({"chunks": 2.0}, TypeError, "chunks is 2.0: it must be a whole number"),
+        ({"chunks": True}, TypeError, "chunks is True: it must be a whole number"),
+        ({"transport": "tcp"}, ValueError, "transport is 'tcp': choose one of capacity, exact"),
+        ({"log_every": -1}, ValueError, "log_every is -1: it must be at least 0"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], error: type, message: str) -> None:
+    with pytest.raises(error) as caught:
+        zensync.State(**options)
+    assert message in str(caught.value)
+
+
+def test_options_are_keyword_only() -> None:
+    with pytest.raises(TypeError):
+        zensync.State(None, "allreduce")  # type: ignore[misc]
+
+
+def survives_pickling(rank: int) -> None:
+    state = zensync.State(chunks=3, log_every=7)
+    _, ours = pair(Embedding, state)
+    for number in range(2):
+        step(ours, indices(rank, number))
+    checkpoint = pickle.dumps({"hook": zensync.hook, "state": state})
+
+    loaded = pickle.loads(checkpoint)
+    assert loaded["hook"] is zensync.hook
+    assert (loaded["state"].chunks, loaded["state"].log_every) == (3, 7)
+    assert loaded["state"].stats()["iterations"] == 2
+    plain, ours = pair(Embedding, loaded["state"], hook=loaded["hook"])
+    for model in (plain, ours):
+        step(model, indices(rank, 0))
+    assert_same_gradients(plain, ours)
+    assert loaded["state"].stats()["iterations"] == 3
+
+
+def test_pickling() -> None:
+    run_ranks(2, survives_pickling)
+
+
+def test_pickling_warns_that_the_group_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    pickle.loads(pickle.dumps(zensync.State()))
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "a process group cannot be saved: it is left out of the saved State",
+        "the loaded State uses the default process group",
+    ]
+
+
+def test_state_dict_round_trip() -> None:
+    state = zensync.State()
+    assert state.state_dict() == {"version": 1, "iterations": 0}
+    state.load_state_dict({"version": 1, "iterations": 12})
+    assert state.stats()["iterations"] == 12
+    state.load_state_dict(state.state_dict())
+    assert state.stats()["iterations"] == 12
+    with pytest.raises(ValueError, match="version 2"):
+        state.load_state_dict({"version": 2, "iterations": 1})
+
+
+def logs(rank: int) -> list[str]:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("zensync").addHandler(handler)
+    logging.getLogger("zensync").setLevel(logging.INFO)
+    _, ours = pair(Embedding, zensync.State(log_every=2), bucket_cap_mb=0.002)
+    for number in range(6):
+        step(ours, indices(rank, number))
+    return lines
+
+
+def test_one_line_every_so_many_iterations_on_rank_0() -> None:
+    first, second = run_ranks(2, logs)
+    assert [line.split(":")[0] for line in first] == ["iteration 2", "iteration 4"]
+    assert "MB out" in first[0]
+    assert second == []
+
+
+def summarises(rank: int) -> str:
+    state = zensync.State()
+    _, ours = pair(Embedding, state, bucket_cap_mb=0.002)
+    for number in range(2):
+        step(ours, indices(rank, number))
+    assert len(state.stats()["buckets"]) == len(state.summary().splitlines()) - 3
+    return state.summary()
+
+
+def test_summary_is_a_table() -> None:
+    for summary in run_ranks(2, summarises):
+        title, header, *rows, total = summary.splitlines()
+        assert title == "zensync, iteration 2"
+        assert header.split()[:2] == ["bucket", "dtype"]
+        assert [row.split()[0] for row in rows] == [str(index) for index in range(len(rows))]
+        assert len({len(row) for row in rows} | {len(header)}) == 1, "columns line up"
+        assert "times less" in total
+
+
+def test_summary_before_anything_happened() -> None:
+    assert "iteration 0" in zensync.State().summary()
+
+
+def is_closed(rank: int) -> None:
+    state = zensync.State()
+    _, ours = pair(Embedding, state)
+    step(ours, indices(rank, 0))
+    state.close()
+    state.close()
+    assert state.stats()["iterations"] == 1
+    with pytest.raises(ValueError, match="closed"):
+        step(ours, indices(rank, 1))
+
+
+def test_close() -> None:
+    run_ranks(2, is_closed)
+
+
+def keeps_the_timeout(rank: int) -> float:
+    from zensync._groups import _clone, _timeout
+
+    torch.manual_seed(0)
+    return _timeout(_clone(None)).total_seconds()
+
+
+def test_the_own_group_has_the_timeout_of_its_parent() -> None:
+    assert run_ranks(2, keeps_the_timeout, timeout=17) == [17.0, 17.0]
