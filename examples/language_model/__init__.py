@@ -1,0 +1,1 @@
+"""The parts of examples/word_language_model.py."""

@@ -1,0 +1,115 @@
+"""Both trainings, one after the other, and what is compared between them."""
+
+import dataclasses
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+
+from language_model import progress
+from language_model.batches import Batches, read_text
+from language_model.exactness import Exactness, compare_gradients
+from language_model.model import SIZES, Size
+from language_model.training import (
+    SCHEMES,
+    Run,
+    new_model,
+    same_on_all_ranks,
+    seconds_computing,
+    train,
+)
+from zensync._network import format_rate
+
+MAX_PARAMETER_DIFFERENCE = 1e-3
+COMPUTING_ITERATIONS = 20  # enough for a median
+NAMES = {"ddp": "plain DDP", "zensync": "zensync"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    model: str
+    seed: int
+    ranks: int
+    rate_bits_per_second: int | None  # None: the loopback, as fast as it goes
+    runs: dict[str, Run]  # "ddp", "zensync"
+    seconds_computing: float  # per iteration without any synchronisation
+    exactness: Exactness
+    max_parameter_difference: float
+    same_on_all_ranks: bool
+
+    @property
+    def iterations(self) -> int:
+        return len(self.runs["ddp"].losses)
+
+    @property
+    def network(self) -> str:
+        if self.rate_bits_per_second is None:
+            return "the loopback"
+        return f"a network of {format_rate(self.rate_bits_per_second)} per rank"
+
+    def failures(self) -> list[str]:
+        """What should have been equal and is not, in words."""
+        found = []
+        if not self.max_parameter_difference < MAX_PARAMETER_DIFFERENCE:  # NaN is a failure too
+            found.append(
+                f"the parameters differ by {self.max_parameter_difference:.3g} after "
+                f"{self.iterations} iterations; less than {MAX_PARAMETER_DIFFERENCE:g} was expected"
+            )
+        if not self.same_on_all_ranks:
+            found.append("zensync left the ranks with parameters that are not identical")
+        for scheme, share in self.exactness.share_of_bound.items():
+            if not share <= 1:
+                found.append(
+                    f"{NAMES[scheme]}'s gradients are {share:.3g} times as far from the exact mean "
+                    "as rounding explains"
+                )
+        return found
+
+
+def compare(
+    console: Console, *, model: str, iterations: int, seed: int, rate_bits_per_second: int | None
+) -> Comparison:
+    """Collective. Every rank gets the same comparison; `console` is used on rank 0."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    size = SIZES[model]
+    if rank == 0:
+        console.print("Reading the text: the documentation and the library of this Python")
+    batches = Batches(read_text(size.vocabulary), size, rank=rank, ranks=ranks, seed=seed)
+    computing = seconds_computing(
+        size, batches, iterations=min(iterations, COMPUTING_ITERATIONS), seed=seed
+    )
+    runs = {}
+    for scheme in SCHEMES:
+        with progress.shown(console, NAMES[scheme], iterations, rank=rank) as shown:
+            runs[scheme] = train(
+                size, batches, scheme, iterations=iterations, seed=seed, progress=shown
+            )
+    return Comparison(
+        model=model,
+        seed=seed,
+        ranks=ranks,
+        rate_bits_per_second=rate_bits_per_second,
+        runs=runs,
+        seconds_computing=computing,
+        exactness=_exactness(size, runs["zensync"], batches, iterations),
+        max_parameter_difference=max_difference(runs["ddp"], runs["zensync"]),
+        same_on_all_ranks=same_on_all_ranks(runs["zensync"].parameters),
+    )
+
+
+def max_difference(one: Run, other: Run) -> float:
+    """Collective: of any parameter on any rank. NaN if there is a NaN anywhere."""
+    pairs = zip(one.parameters, other.parameters, strict=True)
+    # torch's maximum hands NaN on, Python's and the group's MAX may not: infinity stands for it.
+    largest = torch.stack([(a - b).abs().max() for a, b in pairs]).max().nan_to_num(torch.inf)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return float(largest)
+
+
+def _exactness(size: Size, run: Run, batches: Batches, iterations: int) -> Exactness:
+    """At the trained parameters, on the batch after the last."""
+    model = new_model(size, seed=0)
+    with torch.no_grad():
+        for parameter, trained in zip(model.parameters(), run.parameters, strict=True):
+            parameter.copy_(trained)
+    return compare_gradients(model, batches.batch(iterations))
