@@ -41,6 +41,7 @@ Agsparse::Agsparse(const Context& context)
     const auto number = static_cast<uint8_t>(chunks_.size());
     chunks_.push_back({number, range, context.placement->shard(0, range), {}, 0});
   }
+  std::erase_if(chunks_, [](const Chunk& chunk) { return chunk.shard.slots == 0; });
 }
 
 void Agsparse::prepare() {
