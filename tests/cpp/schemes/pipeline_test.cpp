@@ -132,7 +132,7 @@ TEST(Pipeline, agrees_on_a_new_layout_with_nothing_in_flight) {
 std::vector<Diary> run(ThreadGroup& group, int buckets,
                        const std::function<TaskSpec(int rank, int number)>& spec) {
   std::vector<Diary> diaries(group.size());
-  const testing::Outcome outcome = testing::run_ranks(group, [&](int rank) {
+  const scheme_test::Outcome outcome = scheme_test::run_ranks(group, [&](int rank) {
     Pipeline pipeline(group.transport(rank));
     for (int number = 0; number < buckets; ++number)
       start(pipeline, diaries[rank], spec(rank, number));
@@ -161,7 +161,7 @@ TEST(Pipeline, ranks_that_disagree_all_learn_what_each_of_them_means) {
 TEST(Pipeline, ranks_that_are_out_of_step_disagree) {
   ThreadGroup group(2);
   std::vector<Diary> diaries(2);
-  testing::run_ranks(group, [&](int rank) {
+  scheme_test::run_ranks(group, [&](int rank) {
     Pipeline pipeline(group.transport(rank));
     if (rank == 0) {
       // Known to nobody else, but without agreement it costs only a sequence number.
