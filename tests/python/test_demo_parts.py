@@ -24,6 +24,7 @@ from language_model.exactness import Exactness, Layer
 from language_model.model import Batch, LanguageModel, LogUniform, Size
 from language_model.training import Run, median_seconds
 
+EXAMPLES = Path(word_language_model.__file__).parent
 TINY = Size(vocabulary=50, width=8, sequences=2, length=3, negatives=6)
 
 
@@ -286,6 +287,10 @@ def test_rate_is_refused_with_the_reason_where_namespaces_are(
     assert "--rate cannot be used: it needs root." in capsys.readouterr().err
 
 
+def rankless_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "RANK"}
+
+
 def check_results(results: dict[str, object], ranks: int) -> None:
     assert results["ranks"] == ranks
     assert results["rate_bits_per_second"] is None
@@ -299,11 +304,15 @@ def check_results(results: dict[str, object], ranks: int) -> None:
 
 
 def test_demo_runs_end_to_end(tmp_path: Path) -> None:
-    demo = word_language_model.__file__
-    environment = {name: value for name, value in os.environ.items() if name != "RANK"}
     done = subprocess.run(
-        [sys.executable, demo, "--ranks=2", "--iterations=3", f"--output={tmp_path}"],
-        env=environment,
+        [
+            sys.executable,
+            word_language_model.__file__,
+            "--ranks=2",
+            "--iterations=3",
+            f"--output={tmp_path}",
+        ],
+        env=rankless_environment(),
         check=False,
         capture_output=True,
         text=True,
@@ -316,3 +325,31 @@ def test_demo_runs_end_to_end(tmp_path: Path) -> None:
     key = "bytes_sent_per_rank_per_iteration"
     assert sparse[key] < 0.5 * dense[key]
     assert (tmp_path / "plot.png").stat().st_size > 0
+
+
+def readme_usage() -> list[str]:
+    """The lines of the README's first example, comments and empty lines left out."""
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    block = readme.split("```python\n")[1].split("```")[0]
+    return [line for line in block.splitlines() if line and not line.startswith("#")]
+
+
+def test_minimal_example_is_what_the_readme_shows() -> None:
+    lines = [line.strip() for line in (EXAMPLES / "minimal.py").read_text().splitlines()]
+    usage = readme_usage()
+    assert len(usage) >= 5
+    for line in usage:
+        assert line in lines
+
+
+def test_minimal_example_runs() -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, str(EXAMPLES / "minimal.py")],
+        env=rankless_environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "zensync, iteration 20" in done.stdout
