@@ -30,6 +30,10 @@ std::optional<DType> scheme_dtype(const at::Tensor& tensor) {
   }
 }
 
+std::string dtype_name(const at::Tensor& tensor) {
+  return std::string(c10::getDtypeNames(tensor.scalar_type()).first);
+}
+
 bool backend_can_add(at::ScalarType dtype) {
   return dtype == at::kDouble || dtype == at::kByte || dtype == at::kChar || dtype == at::kInt ||
          dtype == at::kLong;
@@ -91,7 +95,7 @@ void check_supported(const at::Tensor& tensor, Reduce reduce) {
   if (!tensor.device().is_cpu())
     throw InvalidArgument("this build handles CPU tensors only, and the tensor is on " +
                           tensor.device().str());
-  const std::string dtype = c10::toString(tensor.scalar_type());
+  const std::string dtype = dtype_name(tensor);
   if (tensor.is_complex())
     throw InvalidArgument(dtype + " is not supported: reduce torch.view_as_real() of it");
   if (scheme_dtype(tensor)) return;
@@ -115,7 +119,6 @@ class Engine::Job final : public Task {
   void failed(const std::string& message) noexcept override;
 
  private:
-  std::string dtype_name() const { return c10::toString(request_.tensor.scalar_type()); }
   uint64_t numel() const { return static_cast<uint64_t>(request_.tensor.numel()); }
   float divisor() const {
     return request_.reduce == Reduce::mean ? static_cast<float>(engine_.transport_->size()) : 1;
@@ -131,7 +134,7 @@ class Engine::Job final : public Task {
 Layout Engine::Job::layout() {
   check_supported(request_.tensor, request_.reduce);
   std::string what = request_.reduce == Reduce::mean ? "mean of " : "sum of ";
-  what += std::to_string(numel()) + " " + dtype_name() + " elements by ";
+  what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
   Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
   if (dtype_) {
     plan_ = engine_.planner_->plan(*dtype_, numel(), divisor());
@@ -169,7 +172,7 @@ void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
   const int ranks = engine_.transport_->size();
   engine_.statistics_.add(
       {.index = request_.bucket,
-       .dtype = dtype_name(),
+       .dtype = dtype_name(request_.tensor),
        .scheme = dtype_ ? engine_.scheme_ : "allreduce",
        .numel = numel(),
        .chunks = plan_.chunks,

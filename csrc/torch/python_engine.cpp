@@ -71,9 +71,13 @@ PythonEngine::PythonEngine(ProcessGroup group, const Options& options) : process
   engine_ = std::make_unique<Engine>(std::move(group), options);
 }
 
+// A forked child has the object but not the thread: there is nothing to join.
+bool PythonEngine::forked() const {
+  return process_ != getpid();
+}
+
 PythonEngine::~PythonEngine() {
-  // A forked child has the object but not the thread: there is nothing to join.
-  if (process_ != getpid()) {
+  if (forked()) {
     static_cast<void>(engine_.release());
     return;
   }
@@ -123,6 +127,7 @@ PythonEngine::Future PythonEngine::all_reduce(const at::Tensor& tensor, Reduce r
 }
 
 void PythonEngine::close() {
+  if (forked()) return;
   const py::gil_scoped_release no_gil;
   engine_->close();
 }

@@ -35,6 +35,8 @@ class PythonEngine {
   std::string transport() const { return name_of(engine_->mode()); }
 
  private:
+  bool forked() const;
+
   std::unique_ptr<Engine> engine_;
   pid_t process_;
 };
