@@ -10,10 +10,12 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from zensync import _C
 
 _engines: "weakref.WeakSet[_C.Engine]" = weakref.WeakSet()
+_clones: "weakref.WeakKeyDictionary[dist.ProcessGroup, int]" = weakref.WeakKeyDictionary()
 
 
 def make_engine(
@@ -33,19 +35,28 @@ def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
         raise ValueError(
             "this rank is not a member of the process group: call this on members only"
         )
-    clone = dist.new_group(
-        ranks=dist.get_process_group_ranks(parent),
+    # new_group() would do, but for its names: with all ranks it is collective over all ranks, and
+    # with members only it counts the groups of each rank, which hangs where the counts differ.
+    number = _clones.get(parent, 0)
+    _clones[parent] = number + 1
+    ranks = dist.get_process_group_ranks(parent)
+    clone, _ = c10d._new_process_group_helper(
+        len(ranks),
+        dist.get_rank(parent),
+        ranks,
+        dist.Backend(dist.get_backend_config(parent)),
+        c10d._get_default_store(),
+        f"zensync_{parent.group_name}_{number}",  # type: ignore[arg-type]
         timeout=_timeout(parent),
-        backend=dist.get_backend_config(parent),
-        use_local_synchronization=True,  # members only
         group_desc="zensync",
     )
+    c10d._world.pg_group_ranks[clone] = {rank: place for place, rank in enumerate(ranks)}
     assert isinstance(clone, dist.ProcessGroup)
     return clone
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:
-    """new_group() takes the backend's default otherwise, not the parent's."""
+    """Of a group's operations. It is not inherited, so a clone must be told."""
     backend = group._get_backend(torch.device("cpu"))
     backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     timeout = backend.options._timeout
