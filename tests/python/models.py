@@ -47,7 +47,9 @@ def pair(
     return plain, ours
 
 
-def assert_same_gradients(plain: nn.Module, ours: nn.Module, **tolerance: float) -> None:
+def assert_same_gradients(
+    plain: nn.Module, ours: nn.Module, rtol: float | None = None, atol: float | None = None
+) -> None:
     expected = dict(plain.named_parameters())
     for name, parameter in ours.named_parameters():
         other = expected[name].grad
@@ -55,9 +57,10 @@ def assert_same_gradients(plain: nn.Module, ours: nn.Module, **tolerance: float)
             assert parameter.grad is None, f"{name} has a gradient and should have none"
             continue
         assert parameter.grad is not None, f"{name} has no gradient"
-        torch.testing.assert_close(
-            parameter.grad, other, msg=lambda text, name=name: f"{name}: {text}", **tolerance
-        )
+        try:
+            torch.testing.assert_close(parameter.grad, other, rtol=rtol, atol=atol)
+        except AssertionError as error:
+            raise AssertionError(f"gradient of {name}: {error}") from None
 
 
 def assert_same_on_all_ranks(model: nn.Module, group: dist.ProcessGroup | None = None) -> None:

@@ -182,17 +182,17 @@ def test_groups() -> None:
 
 
 def refuses(rank: int) -> None:
-    def error(tensor: torch.Tensor, **options: str) -> str:
+    def error(tensor: torch.Tensor, op: str = "mean", scheme: str = "balanced_parallelism") -> str:
         with pytest.raises(ValueError) as caught:
-            zensync.all_reduce(tensor, **options)  # type: ignore[arg-type]
+            zensync.all_reduce(tensor, op=op, scheme=scheme)
         return str(caught.value)
 
-    assert "ComplexFloat" in error(torch.ones(2, dtype=torch.complex64))
+    assert "complex64" in error(torch.ones(2, dtype=torch.complex64))
     assert "view_as_real" in error(torch.ones(2, dtype=torch.complex128))
     assert "sparse" in error(torch.eye(3).to_sparse())
     assert "meta" in error(torch.ones(2, device="meta"))
-    assert "Bool" in error(torch.ones(2, dtype=torch.bool))
-    assert "Short" in error(torch.ones(2, dtype=torch.int16))
+    assert "bool" in error(torch.ones(2, dtype=torch.bool))
+    assert "int16" in error(torch.ones(2, dtype=torch.int16))
     assert "use op='sum'" in error(torch.ones(2, dtype=torch.int64))
     assert "expand" in error(torch.ones(1).expand(4))
     assert "choose mean or sum" in error(torch.ones(2), op="max")

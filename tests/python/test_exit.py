@@ -53,6 +53,7 @@ ENDINGS = {
         import os
         child = os.fork()
         if child == 0:
+            state.close()
             del state, model
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0

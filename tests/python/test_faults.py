@@ -126,7 +126,7 @@ def has_other_options(rank: int, name: str, values: list[Any]) -> None:
         ("chunks", [2, 3], ["2 chunks", "3 chunks"]),
         ("transport", ["capacity", "exact"], ["transport capacity", "transport exact"]),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["scheme", "chunks", "transport"],
 )
 def test_options_that_differ(name: str, values: list[Any], parts: list[str]) -> None:
     for end in end_ranks(2, has_other_options, name, values, timeout=LONG):
@@ -143,10 +143,10 @@ def has_another_tensor(rank: int, tensors: list[torch.Tensor], ops: list[str]) -
 @pytest.mark.parametrize(
     ("tensors", "ops", "parts"),
     [
-        ([torch.ones(100), torch.ones(200)], ["sum", "sum"], ["of 100 Float", "of 200 Float"]),
+        ([torch.ones(100), torch.ones(200)], ["sum", "sum"], ["of 100 float32", "of 200 float32"]),
         ([torch.ones(6), torch.ones(2, 3)], ["sum", "sum"], ["shape [6]", "shape [2, 3]"]),
-        ([torch.ones(5), torch.ones(5).half()], ["sum", "sum"], ["5 Float", "5 Half"]),
-        ([torch.ones(5), torch.ones(5).double()], ["sum", "sum"], ["5 Float", "5 Double"]),
+        ([torch.ones(5), torch.ones(5).half()], ["sum", "sum"], ["5 float32", "5 float16"]),
+        ([torch.ones(5), torch.ones(5).double()], ["sum", "sum"], ["5 float32", "5 float64"]),
         ([torch.ones(5), torch.ones(5)], ["sum", "mean"], ["sum of 5", "mean of 5"]),
     ],
     ids=["size", "shape", "dtype", "unlike dtype", "op"],
@@ -171,23 +171,15 @@ def test_calls_that_are_out_of_step() -> None:
         assert_explains(end, "stage agree", "shape [3]", "shape [4]")
 
 
-def refused_in_the_hook(rank: int, sparse: bool) -> None:
-    def make() -> nn.Module:
-        if sparse:
-            return nn.EmbeddingBag(50, 4, sparse=True)
-        return nn.Linear(4, 4, dtype=torch.complex64)
-
-    ours = DistributedDataParallel(make())
+def refused_in_the_hook(rank: int) -> None:
+    ours = DistributedDataParallel(nn.EmbeddingBag(50, 4, sparse=True))
     ours.register_comm_hook(zensync.State(), zensync.hook)
-    inputs = indices(rank, 0) % 50 if sparse else torch.ones(1, 4, dtype=torch.complex64)
-    ours(inputs).abs().sum().backward()
+    step(ours, indices(rank, 0) % 50)
 
 
-@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "complex"])
-def test_gradients_that_are_not_supported(sparse: bool) -> None:
-    name = "sparse=False" if sparse else "view_as_real"
-    for rank, end in enumerate(end_ranks(2, refused_in_the_hook, sparse, timeout=LONG)):
-        assert_explains(end, f"rank {rank}, bucket 0, stage plan", name)
+def test_sparse_gradients_are_refused_by_name() -> None:
+    for rank, end in enumerate(end_ranks(2, refused_in_the_hook, timeout=LONG)):
+        assert_explains(end, f"rank {rank}, bucket 0, stage plan", "sparse=False")
 
 
 def goes_on_after_a_failure(rank: int) -> list[str]:
