@@ -12,9 +12,9 @@ constexpr int kNobody = -1;
 
 // Whom a rank talks to in which phase: folding is phase 0, the steps are phases 1 to steps(), the
 // results go back to the folded ranks in the phase after them.
-class Plan {
+class Schedule {
  public:
-  Plan(int rank, int size)
+  Schedule(int rank, int size)
       : rank_(rank),
         steps_(std::bit_width(static_cast<unsigned>(size)) - 1),
         folded_(size - (1 << steps_)) {}
@@ -72,7 +72,7 @@ class RecursiveDoubling final : public Exchange {
 
  private:
   DType dtype_of(int source, int phase) const {
-    return plan_.is_partial(source, phase) ? DType::f32 : context_.gradient.dtype;
+    return schedule_.is_partial(source, phase) ? DType::f32 : context_.gradient.dtype;
   }
   Identity identity(const Chunk& chunk, int phase, int source) const;
   Incoming incoming(const Chunk& chunk, Buffer message, int phase, int source) const {
@@ -89,7 +89,7 @@ class RecursiveDoubling final : public Exchange {
   Choice choice_;
   int rank_;
   bool ordered_;
-  Plan plan_;
+  Schedule schedule_;
   std::vector<Chunk> chunks_;
   uint64_t nonzeros_ = 0, listed_in_sums_ = 0;
 };
@@ -99,7 +99,7 @@ RecursiveDoubling::RecursiveDoubling(const Context& context, Choice choice)
       choice_(choice),
       rank_(context.transport.rank()),
       ordered_(context.transport.traits().ordered),
-      plan_(rank_, context.transport.size()) {
+      schedule_(rank_, context.transport.size()) {
   for (const WordRange range : chunk_ranges(context, 1)) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.number = static_cast<uint8_t>(chunks_.size() - 1);
@@ -110,7 +110,7 @@ RecursiveDoubling::RecursiveDoubling(const Context& context, Choice choice)
 }
 
 void RecursiveDoubling::prepare() {
-  const int phase = plan_.in_pair() ? 0 : 1;
+  const int phase = schedule_.in_pair() ? 0 : 1;
   for (Chunk& chunk : chunks_) {
     Selection selection;
     {
@@ -126,7 +126,7 @@ void RecursiveDoubling::prepare() {
 
 void RecursiveDoubling::post() {
   const StageScope scope(context_.observer, Stage::push);
-  const int first = plan_.first_phase(), last = plan_.last_phase();
+  const int first = schedule_.first_phase(), last = schedule_.last_phase();
   // All receives go first, or the link would be used one way at a time.
   for (int phase = first; phase <= (ordered_ ? first : last); ++phase)
     for (Chunk& chunk : chunks_) expect(chunk, phase);
@@ -135,10 +135,10 @@ void RecursiveDoubling::post() {
 }
 
 void RecursiveDoubling::finish() {
-  for (int phase = plan_.first_phase(); phase <= plan_.last_phase(); ++phase)
+  for (int phase = schedule_.first_phase(); phase <= schedule_.last_phase(); ++phase)
     for (Chunk& chunk : chunks_) {
       take(chunk, phase);
-      if (phase == plan_.last_phase()) continue;
+      if (phase == schedule_.last_phase()) continue;
       const StageScope scope(context_.observer, Stage::push);
       if (ordered_) expect(chunk, phase + 1);
       send(chunk, phase + 1);
@@ -148,7 +148,7 @@ void RecursiveDoubling::finish() {
 
 void RecursiveDoubling::expect(Chunk& chunk, int phase) {
   std::vector<Expected> from;
-  const int peer = plan_.receives_from(phase);
+  const int peer = schedule_.receives_from(phase);
   if (peer != kNobody)
     from.push_back({peer, max_message_bytes(chunk.shard, dtype_of(peer, phase), choice_)});
   const Tag tag{context_.layout, context_.sequence, static_cast<uint8_t>(phase), chunk.number};
@@ -157,23 +157,23 @@ void RecursiveDoubling::expect(Chunk& chunk, int phase) {
 
 void RecursiveDoubling::send(Chunk& chunk, int phase) {
   std::vector<Outgoing> messages;
-  const int peer = plan_.sends_to(phase);
+  const int peer = schedule_.sends_to(phase);
   if (peer != kNobody) messages.push_back({peer, chunk.running});
-  context_.transport.send(chunk.tickets[phase - plan_.first_phase()], messages);
+  context_.transport.send(chunk.tickets[phase - schedule_.first_phase()], messages);
 }
 
 void RecursiveDoubling::take(Chunk& chunk, int phase) {
   std::vector<Buffer> received;
   {
     const StageScope scope(context_.observer, Stage::push);
-    received = context_.transport.wait(chunk.tickets[phase - plan_.first_phase()]);
+    received = context_.transport.wait(chunk.tickets[phase - schedule_.first_phase()]);
   }
   if (received.empty()) return;
-  if (plan_.sits_out()) {
+  if (schedule_.sits_out()) {
     chunk.running = received[0];
     return;
   }
-  const int peer = plan_.receives_from(phase);
+  const int peer = schedule_.receives_from(phase);
   Incoming lower = incoming(chunk, std::exchange(chunk.running, {}), phase, rank_);
   Incoming higher = incoming(chunk, received[0], phase, peer);
   if (peer < rank_) std::swap(lower, higher);
@@ -183,7 +183,7 @@ void RecursiveDoubling::take(Chunk& chunk, int phase) {
 // Leaves the sum in chunk.running, as what this rank sends in the next phase.
 void RecursiveDoubling::add(Chunk& chunk, int phase, std::span<const Incoming> in_rank_order) {
   const StageScope scope(context_.observer, Stage::reduce);
-  const bool last = phase >= plan_.steps();
+  const bool last = phase >= schedule_.steps();
   chunk.running =
       context_.device
           .merge(in_rank_order, chunk.shard, last ? context_.gradient.dtype : DType::f32,
@@ -192,11 +192,11 @@ void RecursiveDoubling::add(Chunk& chunk, int phase, std::span<const Incoming> i
 }
 
 void RecursiveDoubling::decode(Chunk& chunk) {
-  const int result_phase = plan_.steps() + 1;
-  if (plan_.steps() == 0)  // a single rank: nothing to add, but the division is due
+  const int result_phase = schedule_.steps() + 1;
+  if (schedule_.steps() == 0)  // a single rank: nothing to add, but the division is due
     add(chunk, 0, std::vector{incoming(chunk, std::exchange(chunk.running, {}), 1, rank_)});
   const StageScope scope(context_.observer, Stage::decode);
-  const int source = plan_.sits_out() ? rank_ - 1 : rank_;
+  const int source = schedule_.sits_out() ? rank_ - 1 : rank_;
   listed_in_sums_ +=
       context_.device.decode_write(std::exchange(chunk.running, {}), chunk.shard,
                                    identity(chunk, result_phase, source), context_.gradient);
