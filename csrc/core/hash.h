@@ -1,7 +1,7 @@
-// The hash that spreads words over owners: MurmurHash3's 32-bit finaliser (Appleby, public domain).
-// It is a bijection of 32-bit numbers in which every input bit flips every output bit with
-// probability close to one half. All ranks and all devices must compute the same values: they are
-// part of the wire contract and tests/cpp/hash_test.cpp pins some.
+// The hash that spreads words over owners (see Deal in placement.h): MurmurHash3's 32-bit finaliser
+// (Appleby, public domain). It is a bijection of 32-bit numbers in which every input bit flips
+// every output bit with probability close to one half. All ranks and all devices must compute the
+// same values: they are part of the wire contract and tests/cpp/hash_test.cpp pins some.
 #pragma once
 
 #include <cstdint>

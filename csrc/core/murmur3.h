@@ -1,6 +1,6 @@
 // MurmurHash3_x86_32, Austin Appleby's public-domain hash, of one 32- or 64-bit key taken as its
 // little-endian bytes. The paper uses MurmurHash 2.0; version 3 is its author's successor and
-// shares its finaliser with the word hash of Placement.
+// shares its finaliser with the hashed Placement.
 #pragma once
 
 #include <bit>

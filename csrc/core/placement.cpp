@@ -11,7 +11,7 @@ namespace zen {
 namespace {
 
 constexpr int kMaxOwners = 65535;                  // an owner number has 16 bits on the wire
-constexpr uint64_t kMaxWords = uint64_t{1} << 32;  // a word number has 32 bits in the slot table
+constexpr uint64_t kMaxWords = uint64_t{1} << 32;  // a block number has 32 bits in the hash
 
 // Where part `part` of `parts` nearly equal parts of `total` begins. No overflow: total <= 2^32 and
 // part <= 2^31.
@@ -40,44 +40,36 @@ std::shared_ptr<const Placement> Placement::make(PlacementKind kind, uint64_t nu
   placement->words_ = words_for(numel);
   placement->owners_ = owners;
   placement->seed_ = seed;
-  placement->first_.resize(static_cast<size_t>(owners) + 1);
   if (kind == PlacementKind::hashed) {
-    placement->build_table();
-  } else {
-    for (size_t owner = 0; owner < placement->first_.size(); ++owner)
-      placement->first_[owner] =
-          part_begin(placement->words_, owner, static_cast<uint64_t>(owners));
+    placement->deal_ = {fmix32(seed), owners};
+    return placement;
   }
+  const auto n = static_cast<uint64_t>(owners);
+  for (uint64_t owner = 0; owner <= n; ++owner)
+    placement->first_.push_back(part_begin(placement->words_, owner, n));
   return placement;
 }
 
-// A counting sort of the word numbers by owner: count, then fill in increasing word order.
-void Placement::build_table() {
-  const uint32_t mix = fmix32(seed_);
-  const auto owner_of = [&](uint64_t word) {
-    return static_cast<size_t>(owner_of_hash(fmix32(static_cast<uint32_t>(word) ^ mix), owners_));
-  };
-  for (uint64_t word = 0; word < words_; ++word) ++first_[owner_of(word) + 1];
-  for (size_t owner = 1; owner < first_.size(); ++owner) first_[owner] += first_[owner - 1];
-  table_.resize(words_);
-  std::vector<uint64_t> next(first_.begin(), first_.end() - 1);
-  for (uint64_t word = 0; word < words_; ++word)
-    table_[next[owner_of(word)]++] = static_cast<uint32_t>(word);
+uint64_t Placement::slots(int owner) const {
+  if (kind_ != PlacementKind::hashed)
+    return first_[static_cast<size_t>(owner) + 1] - first_[static_cast<size_t>(owner)];
+  const uint64_t blocks = words_ / static_cast<uint64_t>(owners_);  // full ones; a rest may follow
+  return blocks + (deal_.word(owner, blocks) < words_);
 }
 
 int Placement::owner(uint64_t word) const {
-  if (kind_ == PlacementKind::hashed)
-    return owner_of_hash(hash_word(static_cast<uint32_t>(word), seed_), owners_);
+  if (kind_ == PlacementKind::hashed) return deal_.owner(word);
   // The largest j with floor(j * words / owners) <= word.
   return static_cast<int>(((word + 1) * static_cast<uint64_t>(owners_) - 1) / words_);
 }
 
 uint64_t Placement::first_slot_from(int owner, uint64_t word) const {
-  if (const uint32_t* table = slot_table(owner)) {
-    const uint32_t* end = table + slots(owner);
-    return static_cast<uint64_t>(std::lower_bound(table, end, word) - table);
+  if (kind_ == PlacementKind::hashed) {
+    const uint64_t block = word / static_cast<uint64_t>(owners_);
+    return std::min(block + (deal_.word(owner, block) < word), slots(owner));
   }
-  return std::clamp(word, first_[owner], first_[owner + 1]) - first_[owner];
+  const auto j = static_cast<size_t>(owner);
+  return std::clamp(word, first_[j], first_[j + 1]) - first_[j];
 }
 
 Shard Placement::shard(int owner, WordRange range) const {

@@ -1,13 +1,15 @@
 // Who owns which word of a gradient. A word is kWordElems consecutive elements (the last one may be
 // shorter); an owner's words, in increasing order, are its slots.
 //
-// Immutable after make(), so one Placement is shared by any number of threads. A hashed placement
-// keeps one 32-bit word number per slot: 1 byte per 16 elements, all owners together.
+// Immutable after make(), so one Placement is shared by any number of threads. Everything is
+// arithmetic: no table grows with the gradient.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "core/hash.h"
 
 namespace zen {
 
@@ -38,7 +40,30 @@ struct Shard {
 enum class PlacementKind : uint8_t {
   whole,   // one owner holds every word
   ranges,  // owner j holds the j-th of n ranges whose lengths differ by at most one word
-  hashed,  // a seeded MurmurHash3 finaliser of the word number picks the owner
+  hashed,  // words are dealt like cards, each round from a hashed owner: see Deal
+};
+
+// The rule of a hashed placement. A block is `owners` consecutive words; its first word goes to an
+// owner that a seeded hash of the block's number picks, the rest to the following owners in turn.
+// So slot s of every owner is one word of block s, shares are exact to one word, and the words of a
+// block never meet. Compared with a hash for each word this can only remove variance from an
+// owner's load: docs/paper-algorithms.md has the argument and the figures.
+struct Deal {
+  uint32_t mix = 0;  // fmix32 of the placement's seed
+  int owners = 1;
+
+  int first_owner(uint64_t block) const {
+    return owner_of_hash(fmix32(static_cast<uint32_t>(block) ^ mix), owners);
+  }
+  int owner(uint64_t word) const {
+    const auto n = static_cast<uint64_t>(owners);
+    return static_cast<int>((word + static_cast<uint64_t>(first_owner(word / n))) % n);
+  }
+  uint64_t word(int owner, uint64_t block) const {
+    const int turn = owner - first_owner(block);
+    return block * static_cast<uint64_t>(owners) +
+           static_cast<uint64_t>(turn < 0 ? turn + owners : turn);
+  }
 };
 
 class Placement {
@@ -65,16 +90,15 @@ class Placement {
     return word + 1 < words_ ? kWordElems : numel_ - word * kWordElems;
   }
 
-  uint64_t slots(int owner) const { return first_[owner + 1] - first_[owner]; }
+  uint64_t slots(int owner) const;
   int owner(uint64_t word) const;
   uint64_t word(int owner, uint64_t slot) const {  // REQUIRES: slot < slots(owner)
-    return kind_ == PlacementKind::hashed ? table_[first_[owner] + slot] : first_[owner] + slot;
+    return kind_ == PlacementKind::hashed ? deal_.word(owner, slot)
+                                          : first_[static_cast<size_t>(owner)] + slot;
   }
 
-  // Word numbers of an owner's slots, ascending; null unless the kind is `hashed`.
-  const uint32_t* slot_table(int owner) const {
-    return kind_ == PlacementKind::hashed ? table_.data() + first_[owner] : nullptr;
-  }
+  // How the words are dealt. REQUIRES: the kind is `hashed`.
+  const Deal& deal() const { return deal_; }
 
   // The part of `owner`'s slots inside `range`. Shards of adjacent ranges are adjacent.
   Shard shard(int owner, WordRange range) const;
@@ -85,15 +109,14 @@ class Placement {
 
  private:
   Placement() = default;
-  void build_table();
   uint64_t first_slot_from(int owner, uint64_t word) const;  // first slot whose word is >= `word`
 
   PlacementKind kind_ = PlacementKind::whole;
   uint64_t numel_ = 0, words_ = 0;
   int owners_ = 1;
   uint32_t seed_ = 0;
-  std::vector<uint64_t> first_;  // owners + 1 positions into the slot order
-  std::vector<uint32_t> table_;  // hashed only: slot order -> word
+  Deal deal_;                    // hashed only
+  std::vector<uint64_t> first_;  // the other kinds: owners + 1 words where the ranges begin
 };
 
 inline uint64_t Shard::word(uint64_t slot) const {

@@ -103,15 +103,14 @@ void select_whole_words(SelectWords select_words, const Gradient& gradient,
                         const Placement& placement, WordRange range,
                         std::vector<OwnerStream>& streams) {
   if (placement.kind() == PlacementKind::hashed) {
-    const WordHash hash{fmix32(placement.seed()), placement.owners()};
-    return select_words(gradient.data.data, range, hash, streams.data());
+    return select_words(gradient.data.data, range, placement.deal(), streams.data());
   }
   // Every other kind gives an owner consecutive words.
   for (int owner = 0; owner < placement.owners(); ++owner) {
     const Shard shard = placement.shard(owner, range);
     if (shard.slots == 0) continue;
     const uint64_t first = shard.word(0);
-    select_words(gradient.data.data, {first, first + shard.slots}, WordHash{},
+    select_words(gradient.data.data, {first, first + shard.slots}, Deal{},
                  &streams[static_cast<size_t>(owner)]);
   }
 }

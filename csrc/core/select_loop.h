@@ -2,6 +2,8 @@
 // kernels may stand here (see avx2_target.h).
 #pragma once
 
+#include <algorithm>
+
 #include "core/bits.h"
 #include "core/select_kernels.h"
 
@@ -20,10 +22,16 @@ inline void select_word(T* elements, uint64_t count, OwnerStream& stream) {
 }
 
 template <class Words, class T>
-void select_words(std::byte* gradient, WordRange range, WordHash hash, OwnerStream* streams) {
+void select_words(std::byte* gradient, WordRange range, Deal deal, OwnerStream* streams) {
   T* elements = reinterpret_cast<T*>(gradient);
-  for (uint64_t word = range.begin; word < range.end; ++word)
-    select_word<Words>(elements + word * kWordElems, kWordElems, streams[hash.owner(word)]);
+  const auto n = static_cast<uint64_t>(deal.owners);
+  for (uint64_t word = range.begin; word < range.end;) {
+    const uint64_t block_end = n == 1 ? range.end : std::min(range.end, (word / n + 1) * n);
+    for (int owner = deal.owner(word); word < block_end; ++word) {
+      select_word<Words>(elements + word * kWordElems, kWordElems, streams[owner]);
+      if (++owner == deal.owners) owner = 0;
+    }
+  }
 }
 
 }  // namespace zen

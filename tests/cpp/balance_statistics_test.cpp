@@ -152,10 +152,18 @@ double weighted_unit(const IndexSet& set) {
   return squares / static_cast<double>(set.size());
 }
 
-// Our placement hashes words of 64. Budget as for Theorem 2, with the weighted unit in the formula.
-// Beyond an imbalance of 2 an owner holds a few full words, which is no longer close to normal:
-// there the formula may be 10 % short.
-TEST(WordHash, is_as_balanced_as_the_formula_says) {
+std::vector<uint16_t> owners_of_words(const Placement& placement) {
+  std::vector<uint16_t> owners(placement.words());
+  for (uint64_t word = 0; word < owners.size(); ++word)
+    owners[word] = static_cast<uint16_t>(placement.owner(word));
+  return owners;
+}
+
+// Our placement deals words of 64. The formula with the weighted unit is that of words hashed each
+// for itself, and a bound for dealt ones. Budget: the mean over seeds stays below it, and below
+// half of it where runs are longer than n words; where at most one word of a block is present
+// dealing is the same as hashing, and the mean is above 0.3 of the excess.
+TEST(WordHash, dealt_words_are_as_balanced_as_the_formula_says) {
   for (const Pattern& pattern : patterns())
     for (const int n : kOwners) {
       double unit = 0;
@@ -163,18 +171,38 @@ TEST(WordHash, is_as_balanced_as_the_formula_says) {
       SCOPED_TRACE(testing::Message() << pattern.name << ", n = " << n << ", unit " << unit);
       const Imbalances found = measure(pattern.sets, n, [n](uint32_t seed) {
         const auto placement = Placement::make(PlacementKind::hashed, kNumel, n, seed);
-        std::vector<uint16_t> owner(placement->words());
-        for (uint64_t word = 0; word < owner.size(); ++word)
-          owner[word] = static_cast<uint16_t>(placement->owner(word));
-        return [owner](uint32_t index) { return owner[index / kWordElems]; };
+        return [owners = owners_of_words(*placement)](uint32_t index) {
+          return owners[index / kWordElems];
+        };
       });
       const double push = expected_imbalance(n, found.mean_nonzeros, unit);
       const double pull =
           expected_imbalance(n, found.union_nonzeros, weighted_unit(union_of(pattern.sets)));
-      EXPECT_LE(found.mean_push, push < 2 ? push : 1.1 * push);
-      EXPECT_GE(found.mean_push - 1, 0.3 * (push - 1));
-      EXPECT_LE(found.mean_pull, pull + 0.01);
+      EXPECT_LE(found.mean_push, push);
+      EXPECT_LE(found.mean_pull, pull);
+      const bool runs = std::string(pattern.name) == "clustered";  // 625 words
+      if (runs) {
+        EXPECT_LT(found.mean_push - 1, 0.5 * (push - 1));
+      }
     }
+}
+
+// One word in every block of n: nothing meets, nothing is gained over hashing.
+TEST(WordHash, one_word_in_a_block_is_dealt_as_if_hashed) {
+  for (const int n : {4, 16, 64}) {
+    SCOPED_TRACE(testing::Message() << "n = " << n);
+    const auto stride = static_cast<uint32_t>(n) * static_cast<uint32_t>(kWordElems);
+    const Iteration sets = {strided_indices(0, kNumel / stride, stride)};
+    const Imbalances found = measure(sets, n, [n](uint32_t seed) {
+      const auto placement = Placement::make(PlacementKind::hashed, kNumel, n, seed);
+      return [owners = owners_of_words(*placement)](uint32_t index) {
+        return owners[index / kWordElems];
+      };
+    });
+    const double expected = expected_imbalance(n, found.mean_nonzeros, 1);
+    EXPECT_LE(found.mean_push, expected);
+    EXPECT_GE(found.mean_push - 1, 0.3 * (expected - 1));
+  }
 }
 
 TEST(WordHash, weighted_unit_is_not_the_mean) {

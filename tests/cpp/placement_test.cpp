@@ -110,23 +110,36 @@ TEST(Placement, ranges_have_nearly_equal_lengths) {
   for (int owner = 0; owner < 7; ++owner) EXPECT_NEAR(placement->slots(owner), 143, 1);
 }
 
-TEST(Placement, only_hashed_placements_have_a_table) {
-  EXPECT_EQ(Placement::make(PlacementKind::ranges, 1000, 3, 0)->slot_table(1), nullptr);
-  const auto hashed = Placement::make(PlacementKind::hashed, 1000000, 3, 0);
-  for (int owner = 0; owner < 3; ++owner)
-    for (uint64_t slot = 0; slot < hashed->slots(owner); ++slot)
-      ASSERT_EQ(hashed->slot_table(owner)[slot], hashed->word(owner, slot));
+TEST(Placement, n_consecutive_words_of_a_block_go_to_n_owners) {
+  for (const int owners : {1, 2, 7, 16, 300}) {
+    const auto n = static_cast<uint64_t>(owners);
+    const auto placement = Placement::make(PlacementKind::hashed, 64 * (5 * n + n / 2), owners, 3);
+    for (uint64_t word = 0; word < placement->words(); ++word) {
+      const int owner = placement->owner(word);
+      EXPECT_EQ(placement->word(owner, word / n), word) << "slot s is a word of block s";
+      if (word % n != 0) {
+        EXPECT_EQ(owner, (placement->owner(word - 1) + 1) % owners);
+      }
+    }
+    for (int owner = 0; owner < owners; ++owner) {
+      EXPECT_GE(placement->slots(owner), 5u);
+      EXPECT_LE(placement->slots(owner), 6u);
+    }
+  }
 }
 
-// Words per owner are binomial: five standard deviations on each side over fixed seeds.
-TEST(Placement, hashed_owners_have_equal_shares_within_five_deviations) {
-  constexpr int kOwners = 16;
-  constexpr uint64_t kWords = 100000;
-  const double mean = double{kWords} / kOwners, deviation = std::sqrt(mean * (1 - 1.0 / kOwners));
+// Who a block begins with is binomial: five standard deviations on each side over fixed seeds.
+TEST(Placement, blocks_begin_with_every_owner_equally_often) {
+  constexpr int kOwners = 16, kBlocks = 100'000;
+  const double mean = double{kBlocks} / kOwners, deviation = std::sqrt(mean * (1 - 1.0 / kOwners));
   for (const uint32_t seed : {0u, 1u, 2u, 1000u, 0xffffffffu}) {
-    const auto placement = Placement::make(PlacementKind::hashed, kWords * 64, kOwners, seed);
+    const auto placement =
+        Placement::make(PlacementKind::hashed, uint64_t{kBlocks} * kOwners * 64, kOwners, seed);
+    std::vector<int> begun(kOwners, 0);
+    for (uint64_t block = 0; block < kBlocks; ++block)
+      ++begun[static_cast<size_t>(placement->owner(block * kOwners))];
     for (int owner = 0; owner < kOwners; ++owner)
-      EXPECT_NEAR(static_cast<double>(placement->slots(owner)), mean, 5 * deviation)
+      EXPECT_NEAR(begun[static_cast<size_t>(owner)], mean, 5 * deviation)
           << "seed " << seed << ", owner " << owner;
   }
 }
@@ -161,6 +174,11 @@ TEST(Placement, arithmetic_holds_up_to_two_to_the_38_elements) {
     slots += shard.slots;
   }
   EXPECT_EQ(slots, kWords);
+
+  const auto hashed = Placement::make(PlacementKind::hashed, kNumel, 65535, 0);
+  const int last_owner = hashed->owner(kWords - 1);
+  EXPECT_EQ(hashed->word(last_owner, hashed->slots(last_owner) - 1), kWords - 1);
+  EXPECT_EQ(hashed->shard(last_owner, {kWords - 1, kWords}).word(0), kWords - 1);
 
   const auto whole = Placement::make(PlacementKind::whole, kNumel, 1, 0);
   const Shard last = whole->shard(0, {kWords - 3, kWords});
