@@ -34,11 +34,7 @@ inline bool padding_is_zero(std::span<const uint64_t> words, uint64_t bits) {
   return bits % 64 == 0 || (words.back() & ~low_bits(bits % 64)) == 0;
 }
 
-inline uint64_t count_ones(std::span<const uint64_t> words) {
-  uint64_t ones = 0;
-  for (const uint64_t word : words) ones += static_cast<uint64_t>(std::popcount(word));
-  return ones;
-}
+uint64_t count_ones(std::span<const uint64_t> words);
 
 // Sets the first `bits` bits and clears the padding. REQUIRES: room for words_for_bits(bits).
 inline void fill_bits(uint64_t* words, uint64_t bits) {

@@ -51,14 +51,14 @@ void write_index(const ShardSelection& selection, const Plan& plan, uint64_t* ou
 
 template <class Position>
 NormalForm read_positions(const IndexView& index) {
-  PositionSink sink(index);
   const auto* bytes = reinterpret_cast<const std::byte*>(index.words.data());
-  for (uint64_t at = 0; at < index.header.count; ++at) {
-    Position position;
-    std::memcpy(&position, bytes + at * sizeof position, sizeof position);
-    sink.push(position);
-  }
-  return sink.finish();
+  return collect_positions(index, [&](auto&& push) {
+    for (uint64_t at = 0; at < index.header.count; ++at) {
+      Position position;
+      std::memcpy(&position, bytes + at * sizeof position, sizeof position);
+      push(position);
+    }
+  });
 }
 
 NormalForm read_index(const IndexView& index) {

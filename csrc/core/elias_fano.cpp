@@ -1,19 +1,10 @@
 #include "core/elias_fano.h"
 
-#include <algorithm>
 #include <string>
 
 #include "core/error.h"
 
 namespace zen {
-
-EliasFanoWriter::EliasFanoWriter(const EliasFano& layout, uint64_t* out)
-    : low_width_(layout.low_width()),
-      low_mask_(low_bits(layout.low_width())),
-      low_(out),
-      high_(out + layout.low_words()) {
-  std::fill_n(high_, layout.high_words(), uint64_t{0});
-}
 
 void check_shape(const EliasFano& layout, std::span<const uint64_t> words) {
   const auto low = words.first(layout.low_words()), high = words.subspan(layout.low_words());

@@ -10,6 +10,7 @@
 // Elias (1974), Fano (1971); the layout is the usual one, cut to its exact length.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
@@ -42,36 +43,50 @@ class EliasFano {
   uint64_t low_width_ = 0, high_bits_ = 0;
 };
 
-// Writes numbers one by one. After exactly layout.count() of them all layout.words() words at `out`
-// are written, padding included; call finish() last.
+// Writes numbers one by one. After exactly layout.count() of them and finish(), all layout.words()
+// words at `out` are written, padding included.
 class EliasFanoWriter {
  public:
-  EliasFanoWriter(const EliasFano& layout, uint64_t* out);
+  EliasFanoWriter(const EliasFano& layout, uint64_t* out)
+      : low_width_(layout.low_width()),
+        low_mask_(low_bits(layout.low_width())),
+        low_(out),
+        high_(out + layout.low_words()) {
+    std::fill_n(high_, layout.high_words(), uint64_t{0});
+  }
 
   // REQUIRES: number is larger than the one before and below the universe.
   void push(uint64_t number) {
-    const uint64_t low = number & low_mask_;
-    pending_ |= low << pending_bits_;
-    pending_bits_ += low_width_;
-    if (pending_bits_ >= 64) flush(low);
-    set_bit(high_, (number >> low_width_) + index_++);
+    push_low(number & low_mask_);
+    const uint64_t bit = (number >> low_width_) + index_++;
+    if (bit / 64 != high_at_) {
+      high_[high_at_] = high_word_;
+      high_word_ = 0;
+      high_at_ = bit / 64;
+    }
+    high_word_ |= uint64_t{1} << bit % 64;
   }
 
   void finish() {
-    if (pending_bits_ != 0) *low_ = pending_;
+    if (low_used_ != 0) *low_ = low_word_;
+    if (index_ != 0) high_[high_at_] = high_word_;
   }
 
  private:
-  void flush(uint64_t low) {
-    *low_++ = pending_;
-    pending_bits_ -= 64;
+  void push_low(uint64_t low) {
+    low_word_ |= low << low_used_;
+    low_used_ += low_width_;
+    if (low_used_ < 64) return;
+    *low_++ = low_word_;
+    low_used_ -= 64;
     // What did not fit; if all of it did, the shift would be by the whole width of `low`.
-    pending_ = pending_bits_ == 0 ? 0 : low >> (low_width_ - pending_bits_);
+    low_word_ = low_used_ == 0 ? 0 : low >> (low_width_ - low_used_);
   }
 
   uint64_t low_width_, low_mask_;
   uint64_t *low_, *high_;
-  uint64_t pending_ = 0, pending_bits_ = 0;
+  uint64_t low_word_ = 0, low_used_ = 0;  // the word being filled, and its used bits
+  uint64_t high_word_ = 0, high_at_ = 0;  // the word being filled, and its place
   uint64_t index_ = 0;
 };
 

@@ -23,46 +23,58 @@ void for_each_position(const ShardSelection& selection, F&& f) {
   });
 }
 
-// Turns ascending positions back into presence bits and masks. Safe for any positions: one that
-// does not ascend or lies outside the shard is rejected, as is a number of slots other than the
-// header's.
-class PositionSink {
+[[noreturn]] void reject_position(uint64_t position, uint64_t least, uint64_t elements);
+
+// Writes ascending positions as presence bits and masks. Safe for any positions: one that does not
+// ascend or lies outside the shard is rejected, as is a number of slots other than expected. It
+// holds plain numbers only, so that a compiler can keep all of it in registers.
+class PositionWriter {
  public:
-  explicit PositionSink(const IndexView& index)
-      : elements_(index.shard.elements),
-        limit_(index.header.present_words),
-        presence_(index.allocate(index.shard.presence_words() * 8)),
-        masks_(index.allocate((limit_ + 1) * 8)) {
-    std::fill_n(words_of(presence_), index.shard.presence_words(), uint64_t{0});
-  }
+  // REQUIRES: presence words are 0; there is room for present_words + 1 masks.
+  PositionWriter(const Shard& shard, uint64_t present_words, uint64_t* presence, uint64_t* masks)
+      : elements_(shard.elements), limit_(present_words), presence_(presence), masks_(masks) {}
 
   void push(uint64_t position) {
-    if (position < least_ || position >= elements_) reject(position);
+    if (position < least_ || position >= elements_) reject_position(position, least_, elements_);
     least_ = position + 1;
-    const uint64_t slot = position / kWordElems, bit = uint64_t{1} << position % kWordElems;
+    const uint64_t slot = position / kWordElems;
     // Without a branch, since whether a word has a second element is a coin toss. Words in excess
-    // overwrite the spare one at the end; finish() then notices.
-    const bool new_word = slot != slot_;
+    // overwrite the spare one at the end.
+    const bool same_word = slot == slot_, same_group = slot / 64 == slot_ / 64;
     slot_ = slot;
-    used_ = std::min(used_ + new_word, limit_ + 1);
-    mask_ = new_word ? bit : mask_ | bit;
-    words_of(masks_)[used_ - 1] = mask_;
-    set_bit(words_of(presence_), slot);
+    used_ = std::min(used_ + !same_word, limit_ + 1);
+    mask_ = (same_word ? mask_ : 0) | uint64_t{1} << position % kWordElems;
+    group_ = (same_group ? group_ : 0) | uint64_t{1} << slot % 64;
+    masks_[used_ - 1] = mask_;
+    presence_[slot / 64] = group_;
   }
 
-  NormalForm finish() {
-    check_field("number of present words", used_, limit_);
-    return {presence_, masks_.slice(0, limit_ * 8)};
-  }
+  uint64_t masks() const { return used_; }
 
  private:
-  [[noreturn]] void reject(uint64_t position) const;
-
-  uint64_t elements_, limit_;
-  Buffer presence_, masks_;
+  const uint64_t elements_, limit_;
+  uint64_t* const presence_;
+  uint64_t* const masks_;
   uint64_t least_ = 0;
-  uint64_t slot_ = ~uint64_t{0}, mask_ = 0;
+  uint64_t slot_ = ~uint64_t{0};   // the last position's
+  uint64_t mask_ = 0, group_ = 0;  // its mask, and the presence word it is in
   uint64_t used_ = 0;
 };
+
+// Zeroed presence bits and room for the header's number of masks and a spare one.
+NormalForm room_for_positions(const IndexView& index);
+
+// The same, once `masks` masks have been written.
+NormalForm without_spare_mask(const IndexView& index, NormalForm normal, uint64_t masks);
+
+// The normal form of the positions that for_each(push) passes to `push`, ascending.
+template <class ForEach>
+NormalForm collect_positions(const IndexView& index, ForEach&& for_each) {
+  NormalForm normal = room_for_positions(index);
+  PositionWriter writer(index.shard, index.header.present_words, words_of(normal.presence),
+                        words_of(normal.masks));
+  for_each([&](uint64_t position) { writer.push(position); });
+  return without_spare_mask(index, std::move(normal), writer.masks());
+}
 
 }  // namespace zen

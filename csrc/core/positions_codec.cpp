@@ -6,7 +6,7 @@
 
 #include "core/elias_fano.h"
 #include "core/format.h"
-#include "core/positions.h"
+#include "core/position_kernels.h"
 
 namespace zen {
 
@@ -25,9 +25,8 @@ uint64_t max_bytes(const Shard& shard, DType dtype) {
 }
 
 void write_index(const ShardSelection& selection, const Plan&, uint64_t* out) {
-  EliasFanoWriter writer(EliasFano(selection.count, selection.shard.elements), out);
-  for_each_position(selection, [&](uint64_t position) { writer.push(position); });
-  writer.finish();
+  write_positions(selection, EliasFano(selection.count, selection.shard.elements), out,
+                  preferred_isa());
 }
 
 NormalForm read_index(const IndexView& index) {
@@ -35,9 +34,7 @@ NormalForm read_index(const IndexView& index) {
   check_field("flags", index.header.flags, 0);
   check_field("index_bytes", index.header.index_bytes, layout.bytes());
   check_shape(layout, index.words);
-  PositionSink sink(index);
-  for_each_number(layout, index.words, [&](uint64_t position) { sink.push(position); });
-  return sink.finish();
+  return read_positions(index, layout, preferred_isa());
 }
 
 }  // namespace
