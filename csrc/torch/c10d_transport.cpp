@@ -120,8 +120,7 @@ void C10dTransport::agree(uint64_t fingerprint, const std::string& description) 
   at::Tensor text = at::zeros({static_cast<int64_t>(kDescriptionBytes)}, at::kByte);
   std::memcpy(text.mutable_data_ptr<uint8_t>(), description.data(),
               std::min(description.size(), kDescriptionBytes));
-  throw Disagreement("the ranks do not mean the same: " +
-                       list_descriptions(gather(text), size()));
+  throw Disagreement("the ranks do not mean the same: " + list_descriptions(gather(text), size()));
 }
 
 void C10dTransport::fail() noexcept {

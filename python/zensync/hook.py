@@ -27,4 +27,9 @@ def hook(
 
         model.register_comm_hook(zensync.State(), zensync.hook)
     """
+    if not isinstance(state, State):
+        raise TypeError(
+            f"the state of zensync.hook is {state!r}: register it as "
+            "model.register_comm_hook(zensync.State(), zensync.hook)"
+        )
     return state.reduce(bucket)

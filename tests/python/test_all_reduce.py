@@ -52,6 +52,19 @@ def test_whole_numbers_are_exact(ranks: int, scheme: str) -> None:
     run_ranks(ranks, reduces_everything, ranks, scheme)
 
 
+def reduces_a_large_tensor(rank: int) -> None:
+    """Large enough for several chunks."""
+    for density in (0.001, 0.5):
+        shape = (3_000_001,)
+        tensor = whole_numbers(shape, rank, density, torch.float32)
+        zensync.all_reduce(tensor, op="sum")
+        assert torch.equal(tensor.double(), expected_sum(shape, 2, density, torch.float32))
+
+
+def test_large_tensor() -> None:
+    run_ranks(2, reduces_a_large_tensor)
+
+
 def reduces_strided(rank: int) -> None:
     def check(make_view, note: str) -> None:  # type: ignore[no-untyped-def]
         base = whole_numbers((12, 10, 8), rank, 0.3, torch.float32)

@@ -345,3 +345,14 @@ def reports_hook_name(rank: int) -> str:
 
 def test_ddp_logs_the_name_of_the_hook() -> None:
     assert run_ranks(1, reports_hook_name) == ["hook"]
+
+
+def has_no_state(rank: int) -> None:
+    ours = DistributedDataParallel(nn.Linear(2, 2))
+    ours.register_comm_hook(None, zensync.hook)
+    with pytest.raises((TypeError, RuntimeError), match=r"register_comm_hook\(zensync.State\(\)"):
+        step(ours, torch.ones(1, 2))
+
+
+def test_hook_without_a_state() -> None:
+    run_ranks(1, has_no_state)
