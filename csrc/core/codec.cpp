@@ -10,6 +10,7 @@
 #include "core/bits.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/value_packing.h"
 
 namespace zen {
 
@@ -77,6 +78,19 @@ Buffer with_values(ShardSelection& selection, const Format& format, const Header
   return message;
 }
 
+// The buffer that becomes the message with its values packed if that makes them fewer bytes.
+// Otherwise `message` as it is.
+Buffer with_packed_values(const Buffer& message, Header& header, const Allocate& allocate) {
+  const size_t most = max_packed_bytes(header.dtype, header.count);
+  Buffer packed = allocate(kHeaderBytes + round_up_8(most) + header.index_bytes);
+  const size_t bytes = pack_values(header.dtype, message.data + kHeaderBytes, header.count,
+                                   packed.data + kHeaderBytes);
+  if (bytes >= header.value_bytes) return message;
+  header.value_bytes = bytes;
+  header.packed = true;
+  return packed;
+}
+
 void check_identity(const Header& header, const Shard& shard, DType dtype,
                     const Identity& expected) {
   const Identity& found = header.identity;
@@ -98,7 +112,12 @@ void check_at_most(const char* field, uint64_t found, uint64_t limit) {
 void check_counts(const Header& header, const Shard& shard) {
   check_at_most("present_words", header.present_words, shard.slots);
   check_at_most("count", header.count, shard.elements);
-  check_field("value_bytes", header.value_bytes, header.count * size_of(header.dtype));
+  const uint64_t raw_bytes = header.count * size_of(header.dtype);
+  if (!header.packed)
+    check_field("value_bytes", header.value_bytes, raw_bytes);
+  else if (header.value_bytes >= raw_bytes)
+    check_at_most("value_bytes of packed values", header.value_bytes,
+                  raw_bytes ? raw_bytes - 1 : 0);
   check_field("index_bytes modulo 8", header.index_bytes % 8, 0);
 }
 
@@ -138,6 +157,15 @@ void check_normal_form(const Header& header, const Shard& shard, const NormalFor
     throw MalformedMessage("malformed message: a mask bit lies past the end of the gradient");
 }
 
+// Vector kernels may read a little past the last value.
+Buffer unpack(const Header& header, const Buffer& message, const Allocate& allocate) {
+  constexpr size_t kVectorRoom = 128;
+  Buffer values = allocate(header.count * size_of(header.dtype) + kVectorRoom);
+  unpack_values(header.dtype, message.span().subspan(kHeaderBytes, header.value_bytes),
+                header.count, values.data);
+  return values;
+}
+
 }  // namespace
 
 size_t encoded_bytes(const ShardSelection& selection, Choice choice) {
@@ -149,9 +177,9 @@ size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice) {
   return kHeaderBytes + format.max_bytes(shard, dtype);
 }
 
-Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identity,
+Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate) {
-  const Format& format = resolve(selection, choice);
+  const Format& format = resolve(selection, options.choice);
   const Plan plan = format.plan(selection);
   if (plan.present_words > std::numeric_limits<uint32_t>::max())
     throw InvalidArgument("a message describes at most 2^32 - 1 words, not " +
@@ -159,6 +187,7 @@ Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identit
   Header header = header_of(selection, format, plan);
   header.identity = identity;
   Buffer message = with_values(selection, format, header, allocate);
+  if (options.pack_values) message = with_packed_values(message, header, allocate);
   write_header(header, message.data);
   if (header.index_bytes != 0) {
     const size_t values_end = kHeaderBytes + header.value_bytes;
@@ -181,7 +210,13 @@ OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const I
   const NormalForm normal =
       format_of(header.encoding).read_index({header, shard, words, owner, allocate});
   check_normal_form(header, shard, normal);
-  return {header, message, normal.presence, normal.masks, message.data + kHeaderBytes};
+  OpenMessage opened{header, message, normal.presence, normal.masks, message.data + kHeaderBytes,
+                     {}};
+  if (header.packed) {
+    opened.unpacked = unpack(header, message, allocate);
+    opened.values = opened.unpacked.data;
+  }
+  return opened;
 }
 
 }  // namespace zen

@@ -30,33 +30,54 @@ enum class Choice : uint8_t {
   coo_or_dense  // what SparCML switches between
 };
 
-// Exact size of the message that encode() would make. REQUIRES: the selection's invariants.
+// How encode() is to make a message.
+struct EncodeOptions {
+  Choice choice = Choice::cheapest;
+  // Pack the values (value_packing.h) if that makes the message smaller. The choice between
+  // encodings goes by the size of the values as they are.
+  bool pack_values = false;
+
+  EncodeOptions(Choice choice, bool pack_values = false)
+      : choice(choice), pack_values(pack_values) {}
+};
+
+// Exact size of the message that encode() would make without packing. REQUIRES: the selection's
+// invariants.
 size_t encoded_bytes(const ShardSelection& selection, Choice choice);
 
-// Upper bound of encoded_bytes over all selections of this shard: the capacity a receiver posts.
+// Upper bound of encoded_bytes over all selections of this shard: the capacity a receiver posts,
+// whether values are packed or not.
 size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice);
 
 // Finishes selection.message in place (one copy, from `allocate`, if zeros must be added or the
-// index does not fit behind the values) and returns it cut to its exact size. The selection is
-// consumed.
-Buffer encode(ShardSelection&& selection, Choice choice, const Identity& identity,
+// index does not fit behind the values; another one to pack values) and returns it cut to its exact
+// size. The selection is consumed.
+Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate);
 
-// A checked message in normal form. Keeps the message alive; presence and masks are scratch memory.
+// A checked message in normal form. Keeps the message alive; presence, masks and unpacked values
+// are scratch memory.
 struct OpenMessage {
   Header header;
   Buffer message;
   Buffer presence, masks;  // as in ShardSelection, invariants 1 and 2
   const std::byte* values = nullptr;
+  Buffer unpacked;  // what `values` points to if the message has packed ones
+
+  // End of the memory that may be read from `values` on.
+  const std::byte* readable_end() const {
+    const Buffer& holder = header.packed ? unpacked : message;
+    return holder.data + holder.bytes;
+  }
 
   const uint64_t* presence_bits() const { return reinterpret_cast<const uint64_t*>(presence.data); }
   const uint64_t* mask_list() const { return reinterpret_cast<const uint64_t*>(masks.data); }
 };
 
 // Checks version, encoding, identity, owner, dtype, counts, lengths and popcounts against the
-// shard, and that no listed element lies past the gradient's end. Reads only message.data[0,
-// message.bytes). Throws MalformedMessage naming the field, the value found and the value expected.
-// Nothing of the caller's is written before the check has passed.
+// shard, and that no listed element lies past the gradient's end; unpacks packed values. Reads only
+// message.data[0, message.bytes). Throws MalformedMessage naming the field, the value found and the
+// value expected. Nothing of the caller's is written before the check has passed.
 OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const Identity& expected,
                  const Allocate& allocate);
 

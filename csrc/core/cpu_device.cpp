@@ -18,24 +18,24 @@ Selection CpuDevice::select(const Gradient& gradient, const Placement& placement
   return zen::select(gradient, placement, range, allocate_, isa_);
 }
 
-std::vector<Buffer> CpuDevice::encode(Selection&& selection, Choice choice,
+std::vector<Buffer> CpuDevice::encode(Selection&& selection, const EncodeOptions& options,
                                       const Identity& identity) {
   std::vector<Buffer> messages;
   messages.reserve(selection.size());
   for (ShardSelection& shard : selection)
-    messages.push_back(zen::encode(std::move(shard), choice, identity, allocate_));
+    messages.push_back(zen::encode(std::move(shard), options, identity, allocate_));
   return messages;
 }
 
 Merged CpuDevice::merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
-                        float divisor, Choice choice, const Identity& outgoing) {
+                        float divisor, const EncodeOptions& options, const Identity& outgoing) {
   std::vector<OpenMessage> opened;
   opened.reserve(messages.size());
   for (const Incoming& incoming : messages)
     opened.push_back(open(incoming.message, shard, incoming.dtype, incoming.expected, allocate_));
   ShardSelection sum = zen::merge(opened, shard, dtype, divisor, allocate_, isa_);
   const uint64_t count = sum.count;
-  return {zen::encode(std::move(sum), choice, outgoing, allocate_), count};
+  return {zen::encode(std::move(sum), options, outgoing, allocate_), count};
 }
 
 uint64_t CpuDevice::decode_write(const Buffer& message, const Shard& shard,

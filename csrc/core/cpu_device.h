@@ -16,10 +16,10 @@ class CpuDevice final : public Device {
 
   Buffer allocate(size_t bytes) override;
   Selection select(const Gradient& gradient, const Placement& placement, WordRange range) override;
-  std::vector<Buffer> encode(Selection&& selection, Choice choice,
+  std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,
                              const Identity& identity) override;
   Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,
-               Choice choice, const Identity& outgoing) override;
+               const EncodeOptions& options, const Identity& outgoing) override;
   uint64_t decode_write(const Buffer& message, const Shard& shard, const Identity& expected,
                         const Gradient& gradient) override;
 

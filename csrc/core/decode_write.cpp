@@ -42,8 +42,8 @@ void decode_write(const OpenMessage& message, const Shard& shard, const Gradient
   if (shard.slots == 0) return;
   const WriteWords scalar = write_words_scalar(gradient.dtype);
   const WriteWords fast = isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : scalar;
-  WriteStream stream{message.mask_list(), message.values,
-                     message.message.data + message.message.bytes, gradient.data.data};
+  WriteStream stream{message.mask_list(), message.values, message.readable_end(),
+                     gradient.data.data};
   const uint64_t ragged_slot =
       shard.last_slot_elements() < kWordElems ? shard.slots - 1 : shard.slots;
   uint64_t words[64];

@@ -42,14 +42,14 @@ class Device {
                            WordRange range) = 0;
 
   // One message per owner, in owner order.
-  virtual std::vector<Buffer> encode(Selection&& selection, Choice choice,
+  virtual std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,
                                      const Identity& identity) = 0;
 
   // Adds the messages in float32 and in the order given (by rank, so that every run and every
   // device rounds alike); divides by `divisor`; rounds once to `dtype`. The result carries
   // `outgoing`. Throws MalformedMessage.
   virtual Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
-                       float divisor, Choice choice, const Identity& outgoing) = 0;
+                       float divisor, const EncodeOptions& options, const Identity& outgoing) = 0;
 
   // Writes exactly the listed elements into the gradient and returns how many. Throws
   // MalformedMessage before anything is written.

@@ -28,8 +28,7 @@ std::vector<Rank> open_ranks(std::span<const OpenMessage> messages, Isa isa) {
   std::vector<Rank> ranks;
   ranks.reserve(messages.size());
   for (const OpenMessage& open : messages)
-    ranks.push_back({{open.presence_bits(), open.mask_list(), open.values,
-                      open.message.data + open.message.bytes},
+    ranks.push_back({{open.presence_bits(), open.mask_list(), open.values, open.readable_end()},
                      kernels_of(isa, open.header.dtype).add});
   return ranks;
 }

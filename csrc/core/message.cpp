@@ -12,6 +12,8 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
+constexpr uint8_t kPackedFlag = 0x80;
+
 template <class T>
 void put(std::byte* out, size_t offset, T value) {
   std::memcpy(out + offset, &value, sizeof value);
@@ -79,7 +81,7 @@ void write_header(const Header& header, std::byte* out) {
   put(out, 2, kVersion);
   put(out, 3, header.encoding);
   put(out, 4, header.dtype);
-  put(out, 5, header.flags);
+  put(out, 5, static_cast<uint8_t>(header.flags | (header.packed ? kPackedFlag : 0)));
   put(out, 6, header.identity.phase);
   put(out, 7, header.identity.chunk);
   put(out, 8, header.identity.sequence);
@@ -101,7 +103,8 @@ Header read_header(std::span<const std::byte> message) {
   Header header;
   header.encoding = get<Encoding>(in, 3);
   header.dtype = get<DType>(in, 4);
-  header.flags = get<uint8_t>(in, 5);
+  header.flags = get<uint8_t>(in, 5) & ~kPackedFlag;
+  header.packed = (get<uint8_t>(in, 5) & kPackedFlag) != 0;
   header.identity.phase = get<uint8_t>(in, 6);
   header.identity.chunk = get<uint8_t>(in, 7);
   header.identity.sequence = get<uint32_t>(in, 8);

@@ -7,7 +7,7 @@
 //        2     1  version        kVersion
 //        3     1  encoding       Encoding
 //        4     1  dtype          DType of the values
-//        5     1  flags          meaning depends on the encoding
+//        5     1  flags          bits 0 to 6: meaning depends on the encoding; bit 7: packed values
 //        6     1  phase          step of the scheme (0 = push, 1 = pull, ...)
 //        7     1  chunk          word range of the bucket
 //        8     4  sequence       number of the bucket on this group
@@ -58,7 +58,8 @@ struct Identity {
 struct Header {
   Encoding encoding = Encoding::dense;
   DType dtype = DType::f32;
-  uint8_t flags = 0;
+  uint8_t flags = 0;    // of the encoding, below 128
+  bool packed = false;  // the values are packed (value_packing.h)
   Identity identity;
   uint16_t owner = 0;
   uint32_t present_words = 0;

@@ -11,9 +11,9 @@ Scheme balanced_parallelism() {
           .has_placement = true,
           .placement = PlacementKind::hashed,
           .make = [](const Context& context) {
-            return make_push_pull(
-                context,
-                {.push = Choice::cheapest, .pull = Choice::cheapest, .pattern = point_to_point});
+            const EncodeOptions cheapest{Choice::cheapest, context.pack_values};
+            return make_push_pull(context,
+                                  {.push = cheapest, .pull = cheapest, .pattern = point_to_point});
           }};
 }
 

@@ -52,6 +52,7 @@ struct Context {
   uint32_t sequence = 0;                       // of the bucket on this group; the same on all ranks
   float divisor = 1;                           // the sum is divided by it before the one rounding
   int chunks = 1;                              // word ranges to pipeline; at most kMaxChunks
+  bool pack_values = false;  // fewer bytes for more work; ranks need not agree on it
 };
 
 constexpr int kMaxChunks = 16;  // a chunk number has four bits in the narrowest transport's tag

@@ -11,7 +11,7 @@ Scheme hierarchical() {
           .has_placement = true,
           .placement = PlacementKind::whole,
           .make = [](const Context& context) {
-            return make_recursive_doubling(context, Choice::cheapest);
+            return make_recursive_doubling(context, {Choice::cheapest, context.pack_values});
           }};
 }
 

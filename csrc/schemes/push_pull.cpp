@@ -44,7 +44,7 @@ class PushPull final : public Exchange {
   void decode(Chunk& chunk);
 
   Context context_;
-  Choice push_, pull_;
+  EncodeOptions push_, pull_;
   int rank_, size_;
   bool ordered_;
   PullPattern rounds_;
@@ -116,7 +116,8 @@ void PushPull::finish() {
 
 void PushPull::expect_push(Chunk& chunk) {
   std::vector<Expected> from;
-  const size_t capacity = max_message_bytes(chunk.shards[rank_], context_.gradient.dtype, push_);
+  const size_t capacity =
+      max_message_bytes(chunk.shards[rank_], context_.gradient.dtype, push_.choice);
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_ && takes_messages(chunk, rank_)) from.push_back({peer, capacity});
   chunk.push = context_.transport.expect(tag(chunk, kPushPhase), from);
@@ -156,7 +157,7 @@ void PushPull::expect_pull(Chunk& chunk, size_t round) {
     for (const Route& route : step.receive)
       if (takes_messages(chunk, route.owner))
         from.push_back({route.peer, max_message_bytes(chunk.shards[route.owner],
-                                                      context_.gradient.dtype, pull_)});
+                                                      context_.gradient.dtype, pull_.choice)});
     chunk.pull[round].push_back(context_.transport.expect(tag(chunk, kPullPhase + round), from));
   }
 }

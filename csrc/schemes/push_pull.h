@@ -15,8 +15,8 @@
 namespace zen {
 
 struct PushPullOptions {
-  Choice push = Choice::cheapest;
-  Choice pull = Choice::cheapest;
+  EncodeOptions push = Choice::cheapest;
+  EncodeOptions pull = Choice::cheapest;
   PullPattern (*pattern)(int rank, int size) = point_to_point;
 };
 

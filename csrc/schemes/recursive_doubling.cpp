@@ -63,7 +63,7 @@ struct Chunk {
 
 class RecursiveDoubling final : public Exchange {
  public:
-  RecursiveDoubling(const Context& context, Choice choice);
+  RecursiveDoubling(const Context& context, const EncodeOptions& options);
 
   void prepare() override;
   void post() override;
@@ -86,7 +86,7 @@ class RecursiveDoubling final : public Exchange {
   void decode(Chunk& chunk);
 
   Context context_;
-  Choice choice_;
+  EncodeOptions options_;
   int rank_;
   bool ordered_;
   Schedule schedule_;
@@ -94,9 +94,9 @@ class RecursiveDoubling final : public Exchange {
   uint64_t nonzeros_ = 0, listed_in_sums_ = 0;
 };
 
-RecursiveDoubling::RecursiveDoubling(const Context& context, Choice choice)
+RecursiveDoubling::RecursiveDoubling(const Context& context, const EncodeOptions& options)
     : context_(context),
-      choice_(choice),
+      options_(options),
       rank_(context.transport.rank()),
       ordered_(context.transport.traits().ordered),
       schedule_(rank_, context.transport.size()) {
@@ -120,7 +120,7 @@ void RecursiveDoubling::prepare() {
     nonzeros_ += selection[0].count;
     const StageScope scope(context_.observer, Stage::encode);
     chunk.running =
-        context_.device.encode(std::move(selection), choice_, identity(chunk, phase, rank_))[0];
+        context_.device.encode(std::move(selection), options_, identity(chunk, phase, rank_))[0];
   }
 }
 
@@ -150,7 +150,7 @@ void RecursiveDoubling::expect(Chunk& chunk, int phase) {
   std::vector<Expected> from;
   const int peer = schedule_.receives_from(phase);
   if (peer != kNobody)
-    from.push_back({peer, max_message_bytes(chunk.shard, dtype_of(peer, phase), choice_)});
+    from.push_back({peer, max_message_bytes(chunk.shard, dtype_of(peer, phase), options_.choice)});
   const Tag tag{context_.layout, context_.sequence, static_cast<uint8_t>(phase), chunk.number};
   chunk.tickets.push_back(context_.transport.expect(tag, from));
 }
@@ -187,7 +187,7 @@ void RecursiveDoubling::add(Chunk& chunk, int phase, std::span<const Incoming> i
   chunk.running =
       context_.device
           .merge(in_rank_order, chunk.shard, last ? context_.gradient.dtype : DType::f32,
-                 last ? context_.divisor : 1, choice_, identity(chunk, phase + 1, rank_))
+                 last ? context_.divisor : 1, options_, identity(chunk, phase + 1, rank_))
           .message;
 }
 
@@ -209,8 +209,9 @@ Identity RecursiveDoubling::identity(const Chunk& chunk, int phase, int source) 
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_recursive_doubling(const Context& context, Choice choice) {
-  return std::make_unique<RecursiveDoubling>(context, choice);
+std::unique_ptr<Exchange> make_recursive_doubling(const Context& context,
+                                                  const EncodeOptions& options) {
+  return std::make_unique<RecursiveDoubling>(context, options);
 }
 
 }  // namespace zen

@@ -15,6 +15,7 @@
 namespace zen {
 
 // REQUIRES: a placement with a single owner. Throws as chunk_ranges() does.
-std::unique_ptr<Exchange> make_recursive_doubling(const Context& context, Choice choice);
+std::unique_ptr<Exchange> make_recursive_doubling(const Context& context,
+                                                  const EncodeOptions& options);
 
 }  // namespace zen

@@ -20,14 +20,14 @@ Identity from(Identity identity, int source) {
 class Exchanged {
  public:
   Exchanged(CpuDevice& device, std::vector<TestGradient>& gradients, const Placement& placement,
-            Choice choice)
-      : device_(device), gradients_(gradients), placement_(placement), choice_(choice) {}
+            const EncodeOptions& options)
+      : device_(device), gradients_(gradients), placement_(placement), options_(options) {}
 
   void run() {
     for (size_t rank = 0; rank < gradients_.size(); ++rank)
       pushes_.push_back(
           device_.encode(device_.select(gradients_[rank].view(), placement_, placement_.all()),
-                         choice_, from(kPush, static_cast<int>(rank))));
+                         options_, from(kPush, static_cast<int>(rank))));
     for (int owner = 0; owner < placement_.owners(); ++owner) write_everywhere(owner);
   }
 
@@ -40,7 +40,7 @@ class Exchanged {
       incoming.push_back(
           {pushes_[rank][static_cast<size_t>(owner)], from(kPush, static_cast<int>(rank)), dtype});
     const Merged merged = device_.merge(incoming, shard, dtype, static_cast<float>(pushes_.size()),
-                                        choice_, from(kPull, owner));
+                                        options_, from(kPull, owner));
     for (TestGradient& gradient : gradients_)  // a dense message lists zeros too
       EXPECT_GE(device_.decode_write(merged.message, shard, from(kPull, owner), gradient.view()),
                 merged.count);
@@ -49,7 +49,7 @@ class Exchanged {
   CpuDevice& device_;
   std::vector<TestGradient>& gradients_;
   const Placement& placement_;
-  Choice choice_;
+  EncodeOptions options_;
   std::vector<std::vector<Buffer>> pushes_;
 };
 
@@ -71,7 +71,7 @@ TEST_P(CpuDeviceTest, exchange_leaves_the_mean_on_every_rank) {
           sums[elem] += from_bits(dtype, gradients.back().bits(elem));
       }
       const auto placement = Placement::make(PlacementKind::hashed, kElems, ranks, 3);
-      Exchanged(device, gradients, *placement, choice).run();
+      Exchanged(device, gradients, *placement, {choice, ranks % 2 == 0}).run();
       TestGradient expected(dtype, kElems);
       for (uint64_t elem = 0; elem < kElems; ++elem)
         expected.set(elem, sums[elem] / static_cast<float>(ranks));
