@@ -59,7 +59,7 @@ test-python: extension
 bench: system-bench
 	$(call cmake_build,release,-DZENSYNC_BENCHMARKS=ON)
 	@mkdir -p runs
-	build/release/zen_codec_benchmark $(ARGS)
+	for benchmark in build/release/*_benchmark; do $$benchmark $(ARGS) || exit 1; done
 
 fuzz: system-fuzz
 	$(call cmake_build,fuzz,-DCMAKE_CXX_COMPILER=clang++ -DZENSYNC_FUZZ=ON -DZENSYNC_TESTS=OFF \

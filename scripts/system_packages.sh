@@ -30,7 +30,6 @@ required header gmock/gmock.h libgmock-dev"
       ;;
     bench)
       needs_of test
-      echo "required header benchmark/benchmark.h libbenchmark-dev"
       ;;
     lint)
       needs_of demo

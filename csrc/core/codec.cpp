@@ -113,11 +113,13 @@ void check_counts(const Header& header, const Shard& shard) {
   check_at_most("present_words", header.present_words, shard.slots);
   check_at_most("count", header.count, shard.elements);
   const uint64_t raw_bytes = header.count * size_of(header.dtype);
-  if (!header.packed)
+  if (!header.packed) {
     check_field("value_bytes", header.value_bytes, raw_bytes);
-  else if (header.value_bytes >= raw_bytes)
-    check_at_most("value_bytes of packed values", header.value_bytes,
-                  raw_bytes ? raw_bytes - 1 : 0);
+  } else if (header.value_bytes >= raw_bytes) {
+    throw MalformedMessage("malformed message: packed values take " +
+                           std::to_string(header.value_bytes) + " bytes, but " +
+                           std::to_string(raw_bytes) + " as they are");
+  }
   check_field("index_bytes modulo 8", header.index_bytes % 8, 0);
 }
 

@@ -163,7 +163,7 @@ TEST(PackedMessage, must_be_shorter_than_its_values) {
     FAIL() << "accepted";
   } catch (const MalformedMessage& error) {
     EXPECT_STREQ(error.what(),
-                 "malformed message: value_bytes of packed values is 1280, expected at most 1279");
+                 "malformed message: packed values take 1280 bytes, but 1280 as they are");
   }
 }
 
