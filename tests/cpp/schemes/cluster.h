@@ -23,6 +23,7 @@ struct Job {
   float divisor = 1;
   int chunks = 1;
   uint32_t seed = 1;
+  bool pack_values = false;
 };
 
 struct Answer {
@@ -64,8 +65,8 @@ class RankJob {
     const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
     const auto layout = static_cast<uint32_t>(
         layout_fingerprint(job.scheme, job.dtype, numel, size, job.seed, job.chunks, job.divisor));
-    const Context context{device, transport, *observer_,  view,      placement,
-                          layout, sequence,  job.divisor, job.chunks};
+    const Context context{device, transport, *observer_,  view,       placement,
+                          layout, sequence,  job.divisor, job.chunks, job.pack_values};
     exchange_ = scheme.make(context);
   }
 

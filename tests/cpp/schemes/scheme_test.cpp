@@ -66,6 +66,7 @@ TEST_P(SchemeTest, answer_is_the_oracles_and_the_same_on_every_rank) {
     for (const size_t numel : kSizes) {
       ++turn;
       jobs.push_back(job(pattern, numel, kDTypes[turn % 3], kChunks[turn / 2 % 4], turn % 5 < 3));
+      jobs.back().pack_values = turn % 2 == 0;
     }
     ThreadGroup ranks_group = group();
     std::vector<Answer> answers;
@@ -88,8 +89,11 @@ TEST_P(SchemeTest, answer_does_not_depend_on_the_number_of_chunks) {
 TEST_P(SchemeTest, large_buckets_come_out_right) {
   ThreadGroup ranks_group = group();
   for (const Pattern pattern : {Pattern::popular_rows, Pattern::scattered, Pattern::dense}) {
-    const Job one = job(pattern, kLargeSize, DType::f32, 4, true);
-    expect_right(one, run_job(ranks_group, one), pattern);
+    Job one = job(pattern, kLargeSize, DType::f32, 4, true);
+    for (const bool pack_values : {false, true}) {
+      one.pack_values = pack_values;
+      expect_right(one, run_job(ranks_group, one), pattern);
+    }
   }
 }
 

@@ -186,6 +186,27 @@ INSTANTIATE_TEST_SUITE_P(All, TrafficTest,
                                                               Pattern::one_range, Pattern::dense),
                                             ::testing::Values(DType::f32, DType::bf16)));
 
+// Packed values, where a scheme may pack: the published baselines keep their bytes.
+TEST(PackedTraffic, dense_bfloat16_shrinks_where_values_may_be_packed) {
+  constexpr int kRanks = 4;
+  const Inputs inputs = make_inputs(Pattern::dense, kRanks, 65537, DType::bf16, 3);
+  const auto sent = [&](const std::string& scheme, bool pack_values) {
+    ThreadGroup group(kRanks);
+    run_job(group,
+            {.scheme = scheme, .inputs = inputs, .dtype = DType::bf16, .pack_values = pack_values});
+    return static_cast<double>(group.transport(1).traffic().bytes_out);
+  };
+  for (const Scheme& scheme : schemes()) {
+    const std::string name(scheme.name);
+    const double share = sent(name, true) / sent(name, false);
+    if (name == "balanced_parallelism" || name == "hierarchical") {
+      EXPECT_LT(share, 0.9) << name;
+    } else {
+      EXPECT_EQ(share, 1) << name;
+    }
+  }
+}
+
 TEST(Imbalance, hashing_spreads_a_full_range_and_ranges_do_not) {
   constexpr int kRanks = 8;
   const Inputs inputs = make_inputs(Pattern::one_range, kRanks, 65537, DType::f32, 3);
