@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "../../tests/cpp/index_patterns.h"
 #include "core/cpu_device.h"
 #include "core/hierarchical_hash.h"
-#include "index_patterns.h"
 #include "result_rows.h"
 
 namespace zen {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "../../tests/cpp/index_sets.h"
 #include "core/hash.h"
 #include "core/imbalance.h"
-#include "index_sets.h"
 
 namespace zen {
 namespace {
