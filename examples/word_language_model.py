@@ -42,7 +42,10 @@ def main() -> int:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(description="Compares plain DDP and zensync on an LSTM language model.")
     parser.add_argument(
-        "--ranks", type=_whole_number(2, 64), default=RANKS, help="processes (default %(default)s)"
+        "--ranks",
+        type=_whole_number(2, 64),
+        default=RANKS,
+        help="processes; under torchrun it says how many (default %(default)s)",
     )
     parser.add_argument(
         "--iterations",
@@ -63,7 +66,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default=MODELS[0],
         help="small has 10 million parameters, medium 35 million (default %(default)s)",
     )
-    parser.add_argument("--seed", type=_whole_number(0, 2**31 - 1), default=1)
+    parser.add_argument(
+        "--seed",
+        type=_whole_number(0, 2**31 - 1),
+        default=1,
+        help="of both trainings: parameters, order of the text, negatives (default %(default)s)",
+    )
     parser.add_argument(
         "--output",
         type=Path,
@@ -79,6 +87,10 @@ def launch(options: argparse.Namespace) -> int:
     for module in ("matplotlib", "rich"):
         if importlib.util.find_spec(module) is None:
             return _refuse(f"the report needs {module}: pip install {module}")
+    try:  # now, rather than after the training
+        options.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return _refuse(f"--output cannot be used: {error}")
     # Ranks that share cores get in each other's way with more threads than there are cores.
     threads = max(1, (os.cpu_count() or 1) // options.ranks)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
@@ -113,6 +125,10 @@ def train(options: argparse.Namespace) -> int:
     """What every rank does."""
     import torch.distributed as dist
 
+    if options.rate is not None and os.environ.get("GLOO_SOCKET_IFNAME") != _network.INTERFACE:
+        return _refuse(
+            "--rate belongs to a network that this file makes: start it without torchrun"
+        )
     dist.init_process_group("gloo")
     try:
         return _compare(options)

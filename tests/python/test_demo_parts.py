@@ -279,16 +279,33 @@ def test_wrong_options_give_one_sentence(
 
 
 def test_rate_is_refused_with_the_reason_where_namespaces_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("zensync._network.available", lambda: "it needs root")
-    options = word_language_model.parse(["--rate", "1gbit"])
+    options = word_language_model.parse(["--rate", "1gbit", "--output", str(tmp_path)])
     assert word_language_model.launch(options) == 2
     assert "--rate cannot be used: it needs root." in capsys.readouterr().err
 
 
 def rankless_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "RANK"}
+
+
+def test_output_that_cannot_be_made_is_refused_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    options = word_language_model.parse(["--output", str(tmp_path / "file")])
+    assert word_language_model.launch(options) == 2
+    assert "--output cannot be used" in capsys.readouterr().err
+
+
+def test_rate_is_refused_under_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert word_language_model.train(word_language_model.parse(["--rate", "1gbit"])) == 2
+    assert "start it without torchrun" in capsys.readouterr().err
 
 
 def check_results(results: dict[str, object], ranks: int) -> None:
