@@ -38,11 +38,18 @@ Merged CpuDevice::merge(std::span<const Incoming> messages, const Shard& shard, 
   return {zen::encode(std::move(sum), options, outgoing, allocate_), count};
 }
 
-uint64_t CpuDevice::decode_write(const Buffer& message, const Shard& shard,
-                                 const Identity& expected, const Gradient& gradient) {
-  const OpenMessage opened = open(message, shard, gradient.dtype, expected, allocate_);
-  zen::decode_write(opened, shard, gradient, isa_);
-  return opened.header.count;
+uint64_t CpuDevice::decode_write(std::span<const Update> updates, const Gradient& gradient) {
+  std::vector<OpenMessage> opened;
+  std::vector<Shard> shards;
+  uint64_t listed = 0;
+  for (const Update& update : updates) {
+    opened.push_back(
+        open(update.message, update.shard, gradient.dtype, update.expected, allocate_));
+    shards.push_back(update.shard);
+    listed += opened.back().header.count;
+  }
+  zen::decode_write(opened, shards, gradient, isa_);
+  return listed;
 }
 
 }  // namespace zen

@@ -20,8 +20,7 @@ class CpuDevice final : public Device {
                              const Identity& identity) override;
   Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,
                const EncodeOptions& options, const Identity& outgoing) override;
-  uint64_t decode_write(const Buffer& message, const Shard& shard, const Identity& expected,
-                        const Gradient& gradient) override;
+  uint64_t decode_write(std::span<const Update> updates, const Gradient& gradient) override;
 
   // Memory that messages and scratch come from.
   BufferPool& pool() { return pool_; }

@@ -1,8 +1,12 @@
 #include "core/decode_write.h"
 
+#include <bit>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/bits.h"
+#include "core/decode_write_kernels.h"
 #include "core/decode_write_loop.h"
 #include "core/error.h"
 #include "core/words_scalar.h"
@@ -22,12 +26,81 @@ void check(const OpenMessage& message, const Shard& shard, const Gradient& gradi
                           std::to_string(gradient.data.bytes) + " bytes");
 }
 
-// Word numbers of the slots set in `present`; `first` is the slot of bit 0.
-int list_words(const Shard& shard, uint64_t first, uint64_t present, uint64_t* words) {
-  int count = 0;
-  for (; present != 0; present &= present - 1)
-    words[count++] = shard.word(first + static_cast<uint64_t>(std::countr_zero(present)));
-  return count;
+// Reads the present slots of one message, 64 slots at a time. The gradient's last word, if it is
+// shorter than the others, comes apart from them.
+class Reader {
+ public:
+  Reader(const OpenMessage& message, const Shard& shard)
+      : values{message.values, message.readable_end()},
+        shard_(shard),
+        presence_(message.presence_bits()),
+        masks_(message.mask_list()),
+        whole_slots_(has_ragged_slot() ? shard.slots - 1 : shard.slots) {}
+
+  bool done() const { return slot_ >= whole_slots_; }
+
+  void next(WordBatch& batch) {  // REQUIRES: !done()
+    uint64_t rest = presence_[slot_ / 64];
+    if (whole_slots_ - slot_ < 64) rest &= low_bits(whole_slots_ - slot_);
+    batch.masks = masks_;
+    batch.count = 0;
+    for (; rest != 0; rest &= rest - 1)
+      batch.words[batch.count++] =
+          shard_.word(slot_ + static_cast<uint64_t>(std::countr_zero(rest)));
+    masks_ += batch.count;
+    slot_ += 64;
+  }
+
+  bool next_ragged(WordBatch& batch) const {  // REQUIRES: done()
+    if (!has_ragged_slot() || !bit_at(presence_, whole_slots_)) return false;
+    batch.words[0] = shard_.word(whole_slots_);
+    batch.masks = masks_;
+    batch.count = 1;
+    return true;
+  }
+
+  ValueStream values;
+
+ private:
+  bool has_ragged_slot() const {
+    return shard_.slots > 0 && shard_.last_slot_elements() < kWordElems;
+  }
+
+  Shard shard_;
+  const uint64_t* presence_;
+  const uint64_t* masks_;
+  uint64_t whole_slots_;
+  uint64_t slot_ = 0;  // of the next batch
+};
+
+// Goes around the readers, a batch from each, until all are done.
+class Rotation {
+ public:
+  explicit Rotation(std::vector<Reader>& readers) : readers_(readers) {}
+
+  // The reader that the batch is from, or null at the end; the batch is empty then.
+  Reader* next(WordBatch& batch) {
+    for (size_t tried = 0; tried < readers_.size(); ++tried) {
+      Reader& reader = readers_[turn_];
+      turn_ = turn_ + 1 == readers_.size() ? 0 : turn_ + 1;
+      if (reader.done()) continue;
+      reader.next(batch);
+      return &reader;
+    }
+    batch.count = 0;
+    return nullptr;
+  }
+
+ private:
+  std::vector<Reader>& readers_;
+  size_t turn_ = 0;
+};
+
+void write_ragged(std::span<Reader> readers, const Gradient& gradient) {
+  const WriteWords write = write_words_scalar(gradient.dtype);
+  WordBatch batch;
+  for (Reader& reader : readers)
+    if (reader.next_ragged(batch)) write(batch, WordBatch{}, reader.values, gradient.data.data);
 }
 
 }  // namespace
@@ -36,26 +109,26 @@ WriteWords write_words_scalar(DType dtype) {
   return with_type(dtype, []<class T>(T) -> WriteWords { return write_words<ScalarWords, T>; });
 }
 
-void decode_write(const OpenMessage& message, const Shard& shard, const Gradient& gradient,
-                  Isa isa) {
-  check(message, shard, gradient);
-  if (shard.slots == 0) return;
-  const WriteWords scalar = write_words_scalar(gradient.dtype);
-  const WriteWords fast = isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : scalar;
-  WriteStream stream{message.mask_list(), message.values, message.readable_end(),
-                     gradient.data.data};
-  const uint64_t ragged_slot =
-      shard.last_slot_elements() < kWordElems ? shard.slots - 1 : shard.slots;
-  uint64_t words[64];
-  for (uint64_t first = 0; first < shard.slots; first += 64) {
-    uint64_t present = message.presence_bits()[first / 64];
-    if (ragged_slot - first < 64) present &= low_bits(ragged_slot - first);
-    fast(words, list_words(shard, first, present, words), stream);
+void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> shards,
+                  const Gradient& gradient, Isa isa) {
+  std::vector<Reader> readers;
+  readers.reserve(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    check(messages[i], shards[i], gradient);
+    readers.emplace_back(messages[i], shards[i]);
   }
-  if (ragged_slot < shard.slots && bit_at(message.presence_bits(), ragged_slot)) {
-    words[0] = shard.word(ragged_slot);
-    scalar(words, 1, stream);
+  const WriteWords write =
+      isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : write_words_scalar(gradient.dtype);
+  Rotation rotation(readers);
+  WordBatch batches[2];
+  WordBatch *now = &batches[0], *next = &batches[1];
+  for (Reader* reader = rotation.next(*now); reader != nullptr;) {
+    Reader* next_reader = rotation.next(*next);
+    write(*now, *next, reader->values, gradient.data.data);
+    reader = next_reader;
+    std::swap(now, next);
   }
+  write_ragged(readers, gradient);
 }
 
 }  // namespace zen

@@ -1,5 +1,11 @@
-// Writing a message's elements into the gradient.
+// Writing messages into the gradient.
+//
+// The messages of all owners are written in turns of 64 slots, which brings them through the
+// gradient together: a page is then visited once and not once for each owner. On 128 MB that halves
+// the time, because translating the addresses costs more than moving the bytes.
 #pragma once
+
+#include <span>
 
 #include "core/codec.h"
 #include "core/cpu_features.h"
@@ -8,10 +14,11 @@
 
 namespace zen {
 
-// Writes exactly the listed elements; the other elements of a touched word keep their bits. Throws
-// InvalidArgument if the gradient's dtype or size is not the message's. REQUIRES: the message was
-// opened against `shard`; nobody else uses the shard's words of the gradient meanwhile.
-void decode_write(const OpenMessage& message, const Shard& shard, const Gradient& gradient,
-                  Isa isa = preferred_isa());
+// Writes exactly the listed elements; the other elements of a touched word keep their bits. Message
+// i is about shards[i]. Throws InvalidArgument, before anything is written, if the gradient's dtype
+// or size is not the messages'. REQUIRES: each message was opened against its shard; no two shards
+// have a word in common; nobody else uses these words of the gradient meanwhile.
+void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> shards,
+                  const Gradient& gradient, Isa isa = preferred_isa());
 
 }  // namespace zen

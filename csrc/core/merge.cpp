@@ -39,28 +39,6 @@ bool have_one_dtype(std::span<const OpenMessage> messages) {
   });
 }
 
-// The lists of the result, as far as they are written.
-struct ResultStream {
-  explicit ResultStream(ShardSelection& result)
-      : presence(reinterpret_cast<uint64_t*>(result.presence.data)),
-        masks(reinterpret_cast<uint64_t*>(result.masks.data)),
-        values(result.message.data + kHeaderBytes) {}
-
-  void append_masks(const MergeBlock& block) {
-    for (uint64_t rest = block.listed; rest != 0; rest &= rest - 1) {
-      const uint64_t mask = block.masks[std::countr_zero(rest)];
-      full_words += mask == ~uint64_t{0};
-      *masks++ = mask;
-    }
-  }
-
-  uint64_t* presence;
-  uint64_t* masks;
-  std::byte* values;
-  uint64_t count = 0;
-  uint64_t full_words = 0;  // those of kWordElems elements
-};
-
 ShardSelection allocate_result(const Shard& shard, DType dtype, const Allocate& allocate) {
   ShardSelection result;
   result.shard = shard;
@@ -71,6 +49,7 @@ ShardSelection allocate_result(const Shard& shard, DType dtype, const Allocate& 
   return result;
 }
 
+// With several dtypes nothing may stay where it is: pack reads one.
 void begin_block(std::span<const Rank> ranks, bool one_dtype, uint64_t index, MergeBlock& block) {
   uint64_t listed = 0, several = 0;
   for (const Rank& rank : ranks) {
@@ -81,22 +60,15 @@ void begin_block(std::span<const Rank> ranks, bool one_dtype, uint64_t index, Me
   block.index = index;
   block.listed = listed;
   block.summed = one_dtype ? several : listed;
-  block.begun = 0;
 }
 
 // The gradient's last word may be full with fewer than kWordElems elements.
 bool ragged_word_is_full(const ShardSelection& result) {
   const Shard& shard = result.shard;
+  if (shard.slots == 0) return false;
   const uint64_t elements = shard.last_slot_elements();
   return elements < kWordElems && bit_at(result.presence_bits(), shard.slots - 1) &&
          result.mask_list()[result.present_words - 1] == low_bits(elements);
-}
-
-void close_result(const ResultStream& out, ShardSelection& result) {
-  result.count = out.count;
-  result.present_words = static_cast<uint64_t>(out.masks - result.mask_list());
-  result.full_words = out.full_words;
-  if (result.shard.slots > 0 && ragged_word_is_full(result)) ++result.full_words;
 }
 
 }  // namespace
@@ -111,21 +83,23 @@ ShardSelection merge(std::span<const OpenMessage> messages, const Shard& shard, 
   const bool one_dtype = have_one_dtype(messages);
   const PackBlock pack = kernels_of(isa, messages.front().header.dtype).pack;
   const DivideBlock divide = kernels_of(isa, dtype).divide;
-  ShardSelection result = allocate_result(shard, dtype, allocate);
   std::vector<Rank> ranks = open_ranks(messages, isa);
-  ResultStream out(result);
-  const auto block = std::make_unique_for_overwrite<MergeBlock>();
+  ShardSelection result = allocate_result(shard, dtype, allocate);
+  auto* presence = reinterpret_cast<uint64_t*>(result.presence.data);
+  MaskStream masks{reinterpret_cast<uint64_t*>(result.masks.data)};
+  std::byte* values = result.message.data + kHeaderBytes;
+  const auto block = std::make_unique<MergeBlock>();
   for (uint64_t index = 0; index < shard.presence_words(); ++index) {
     begin_block(ranks, one_dtype, index, *block);
-    out.presence[index] = block->listed;
+    presence[index] = block->listed;
     if (block->listed == 0) continue;
     for (Rank& rank : ranks) rank.add(rank.stream, *block);
-    const uint64_t count = pack(*block);
-    out.values = divide(block->packed, count, divisor, out.values);
-    out.append_masks(*block);
-    out.count += count;
+    const uint64_t count = pack(*block, masks);
+    values = divide(block->packed, count, divisor, values);
+    result.count += count;
   }
-  close_result(out, result);
+  result.present_words = static_cast<uint64_t>(masks.masks - result.mask_list());
+  result.full_words = masks.full_words + (ragged_word_is_full(result) ? 1 : 0);
   return result;
 }
 

@@ -13,9 +13,16 @@
 
 namespace zen {
 
+// The word kernels are many and small: compilers that count instructions give up inlining too
+// early.
+#define ZEN_INLINE __attribute__((always_inline)) inline
+
 // A kernel may read or write this far behind the packed values it was given. Two vectors of any
 // instruction set in use.
 constexpr size_t kOvershootBytes = 64;
+
+// Up to this many values in a word are moved one by one.
+constexpr int kFewValues = 4;
 
 // Whether a kernel that reads packed values up to `values` may read whole vectors, if the memory
 // ends at `end`.
@@ -55,14 +62,6 @@ struct ScalarWords {
   template <class T>
   static void store(const T* values, uint64_t mask, T* elements) {
     for (; mask != 0; mask &= mask - 1) elements[std::countr_zero(mask)] = *values++;
-  }
-
-  // sums = the packed values at the listed elements, -0.0 elsewhere: the number that changes no
-  // other when it is added.
-  template <class T>
-  static void expand(const T* values, uint64_t mask, float* sums) {
-    for (int elem = 0; elem < 64; ++elem)
-      sums[elem] = (mask >> elem & 1) != 0 ? to_float(*values++) : -0.0f;
   }
 
   // Adds the packed values to the listed elements.

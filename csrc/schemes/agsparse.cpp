@@ -103,8 +103,8 @@ void Agsparse::add_and_write(Chunk& chunk, std::vector<Buffer> received) {
               .message;
   }
   const StageScope scope(context_.observer, Stage::decode);
-  listed_in_sum_ +=
-      context_.device.decode_write(sum, chunk.shard, identity(chunk, rank_), context_.gradient);
+  const Update update{std::move(sum), identity(chunk, rank_), chunk.shard};
+  listed_in_sum_ += context_.device.decode_write({&update, 1}, context_.gradient);
 }
 
 Identity Agsparse::identity(const Chunk& chunk, int source) const {

@@ -190,11 +190,12 @@ void PushPull::take_pull(Chunk& chunk, size_t round) {
 
 void PushPull::decode(Chunk& chunk) {
   const StageScope scope(context_.observer, Stage::decode);
+  std::vector<Update> updates;
   for (int owner = 0; owner < size_; ++owner)
     if (takes_messages(chunk, owner))
-      listed_in_sums_ +=
-          context_.device.decode_write(chunk.sums[owner], chunk.shards[owner],
-                                       identity(chunk, kPullPhase, owner), context_.gradient);
+      updates.push_back(
+          {chunk.sums[owner], identity(chunk, kPullPhase, owner), chunk.shards[owner]});
+  listed_in_sums_ += context_.device.decode_write(updates, context_.gradient);
   chunk.sums.clear();
 }
 

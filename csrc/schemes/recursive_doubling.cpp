@@ -197,9 +197,9 @@ void RecursiveDoubling::decode(Chunk& chunk) {
     add(chunk, 0, std::vector{incoming(chunk, std::exchange(chunk.running, {}), 1, rank_)});
   const StageScope scope(context_.observer, Stage::decode);
   const int source = schedule_.sits_out() ? rank_ - 1 : rank_;
-  listed_in_sums_ +=
-      context_.device.decode_write(std::exchange(chunk.running, {}), chunk.shard,
-                                   identity(chunk, result_phase, source), context_.gradient);
+  const Update update{std::exchange(chunk.running, {}), identity(chunk, result_phase, source),
+                      chunk.shard};
+  listed_in_sums_ += context_.device.decode_write({&update, 1}, context_.gradient);
 }
 
 Identity RecursiveDoubling::identity(const Chunk& chunk, int phase, int source) const {

@@ -28,11 +28,13 @@ class Exchanged {
       pushes_.push_back(
           device_.encode(device_.select(gradients_[rank].view(), placement_, placement_.all()),
                          options_, from(kPush, static_cast<int>(rank))));
-    for (int owner = 0; owner < placement_.owners(); ++owner) write_everywhere(owner);
+    for (int owner = 0; owner < placement_.owners(); ++owner) merge(owner);
+    for (TestGradient& gradient : gradients_)  // a dense message lists zeros too
+      EXPECT_GE(device_.decode_write(updates_, gradient.view()), listed_);
   }
 
  private:
-  void write_everywhere(int owner) {
+  void merge(int owner) {
     const Shard shard = placement_.shard(owner, placement_.all());
     const DType dtype = gradients_.front().dtype();
     std::vector<Incoming> incoming;
@@ -41,9 +43,8 @@ class Exchanged {
           {pushes_[rank][static_cast<size_t>(owner)], from(kPush, static_cast<int>(rank)), dtype});
     const Merged merged = device_.merge(incoming, shard, dtype, static_cast<float>(pushes_.size()),
                                         options_, from(kPull, owner));
-    for (TestGradient& gradient : gradients_)  // a dense message lists zeros too
-      EXPECT_GE(device_.decode_write(merged.message, shard, from(kPull, owner), gradient.view()),
-                merged.count);
+    updates_.push_back({merged.message, from(kPull, owner), shard});
+    listed_ += merged.count;
   }
 
   CpuDevice& device_;
@@ -51,6 +52,8 @@ class Exchanged {
   const Placement& placement_;
   EncodeOptions options_;
   std::vector<std::vector<Buffer>> pushes_;
+  std::vector<Update> updates_;
+  uint64_t listed_ = 0;
 };
 
 class CpuDeviceTest : public testing::TestWithParam<std::tuple<DType, Choice, double>> {};
@@ -97,7 +100,8 @@ TEST(CpuDeviceErrors, a_message_of_another_exchange_writes_nothing) {
   Identity other = kPush;
   ++other.sequence;
   TestGradient target(DType::f32, 1000);
-  EXPECT_THROW(device.decode_write(messages[0], shard, other, target.view()), MalformedMessage);
+  const Update updates[] = {{messages[0], other, shard}};
+  EXPECT_THROW(device.decode_write(updates, target.view()), MalformedMessage);
   expect_same(target, TestGradient(DType::f32, 1000));
   const Incoming incoming{messages[0], other, DType::f32};
   EXPECT_THROW(device.merge({&incoming, 1}, shard, DType::f32, 1, Choice::words, kPull),

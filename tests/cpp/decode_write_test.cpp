@@ -24,7 +24,7 @@ void expect_writes_like_oracle(const Lists& lists, const Shard& shard, DType dty
   for (Isa isa : supported_isas()) {
     SCOPED_TRACE(zen::name_of(isa));
     TestGradient actual = noise(dtype, shard.placement->numel());
-    decode_write(message, shard, actual.view(), isa);
+    decode_write({&message, 1}, {&shard, 1}, actual.view(), isa);
     expect_same(actual, expected);
   }
 }
@@ -67,13 +67,37 @@ TEST(DecodeWriteChunks, write_their_own_words) {
   }
 }
 
+// Owners of unequal density, several chunks, a short last word: every reader ends elsewhere.
+TEST(DecodeWriteTogether, writes_what_the_messages_write_one_by_one) {
+  for (PlacementKind kind : {PlacementKind::ranges, PlacementKind::hashed})
+    for (int owners : {1, 2, 5, 16}) {
+      const auto placement = Placement::make(kind, 70001, owners, 4);
+      TestGradient source = make_gradient(DType::f32, 70001, Pattern::one_range, 0.3, 2);
+      const auto lists = oracle_select(source, *placement, placement->all());
+      TestGradient expected = noise(DType::f32, 70001);
+      std::vector<OpenMessage> messages;
+      std::vector<Shard> shards;
+      for (int owner = 0; owner < owners; ++owner) {
+        shards.push_back(placement->shard(owner, placement->all()));
+        messages.push_back(
+            open_message(lists[static_cast<size_t>(owner)], shards.back(), DType::f32));
+        oracle_decode_write(lists[static_cast<size_t>(owner)], expected);
+      }
+      for (Isa isa : supported_isas()) {
+        TestGradient actual = noise(DType::f32, 70001);
+        decode_write(messages, shards, actual.view(), isa);
+        expect_same(actual, expected);
+      }
+    }
+}
+
 TEST(DecodeWriteArguments, dtype_and_size_must_match) {
   const auto placement = Placement::make(PlacementKind::whole, 100, 1, 0);
   const Shard shard = placement->shard(0, placement->all());
   const OpenMessage message = open_message({{3, 1}}, shard, DType::bf16);
   TestGradient other_dtype(DType::f16, 100), other_size(DType::bf16, 99);
-  EXPECT_THROW(decode_write(message, shard, other_dtype.view()), InvalidArgument);
-  EXPECT_THROW(decode_write(message, shard, other_size.view()), InvalidArgument);
+  EXPECT_THROW(decode_write({&message, 1}, {&shard, 1}, other_dtype.view()), InvalidArgument);
+  EXPECT_THROW(decode_write({&message, 1}, {&shard, 1}, other_size.view()), InvalidArgument);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void fuzz(const uint8_t* data, size_t size) {
     const OpenMessage opened = open(message, shard, dtype, Identity{}, test::heap_buffer);
     check_sound(opened, shard);
     const Gradient gradient{test::heap_buffer(numel * size_of(dtype)), dtype, numel};
-    decode_write(opened, shard, gradient, preferred_isa());
+    decode_write({&opened, 1}, {&shard, 1}, gradient);
   } catch (const MalformedMessage&) {
   }
 }
