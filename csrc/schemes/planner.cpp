@@ -19,26 +19,10 @@ int checked_chunks(int chunks) {
 }
 
 int owners_of(const Scheme& scheme, int ranks) {
-  return scheme.has_placement && scheme.placement == PlacementKind::whole ? 1 : ranks;
+  return scheme.placement == PlacementKind::whole ? 1 : ranks;
 }
 
 }  // namespace
-
-std::shared_ptr<const Placement> PlacementCache::get(uint64_t numel) {
-  if (const auto found = by_numel_.find(numel); found != by_numel_.end()) {
-    recent_.splice(recent_.begin(), recent_, found->second);
-    return recent_.front();
-  }
-  recent_.push_front(Placement::make(kind_, numel, owners_, seed_));
-  by_numel_[numel] = recent_.begin();
-  held_ += numel;
-  while (held_ > capacity_ && recent_.size() > 1) {
-    held_ -= recent_.back()->numel();
-    by_numel_.erase(recent_.back()->numel());
-    recent_.pop_back();
-  }
-  return recent_.front();
-}
 
 Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks,
                  const Traits& traits)
@@ -46,14 +30,14 @@ Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks
       chunks_(checked_chunks(chunks)),
       seed_(seed),
       ranks_(ranks),
-      max_chunks_(traits.max_chunks),
-      placements_(scheme_.placement, owners_of(scheme_, ranks), seed) {}
+      max_chunks_(traits.max_chunks) {}
 
-Plan Planner::plan(DType dtype, uint64_t numel, float divisor) {
+Plan Planner::plan(DType dtype, uint64_t numel, float divisor) const {
   Plan plan;
   plan.scheme = &scheme_;
   plan.chunks = chunks(numel * size_of(dtype));
-  if (scheme_.has_placement) plan.placement = placements_.get(numel);
+  if (scheme_.has_placement)
+    plan.placement = Placement::make(scheme_.placement, numel, owners_of(scheme_, ranks_), seed_);
   plan.fingerprint =
       layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks, divisor);
   return plan;

@@ -44,23 +44,5 @@ TEST(Planner, schemes_without_placement_get_none) {
   EXPECT_EQ(placement->numel(), 1000u);
 }
 
-TEST(PlacementCache, keeps_the_latest_used_placements_within_its_capacity) {
-  PlacementCache cache(PlacementKind::hashed, 2, 1, 1000);
-  const auto first = cache.get(400);
-  const auto second = cache.get(500);
-  EXPECT_EQ(cache.get(400), first) << "and 400 is now the latest used";
-  cache.get(300);
-  EXPECT_EQ(cache.size(), 2u) << "500 had to go";
-  EXPECT_EQ(cache.get(400), first);
-  EXPECT_NE(cache.get(500), second);
-}
-
-TEST(PlacementCache, holds_a_placement_that_is_larger_than_its_capacity) {
-  PlacementCache cache(PlacementKind::hashed, 2, 1, 10);
-  EXPECT_EQ(cache.get(400), cache.get(400));
-  cache.get(500);
-  EXPECT_EQ(cache.size(), 1u);
-}
-
 }  // namespace
 }  // namespace zen
