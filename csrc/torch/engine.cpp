@@ -165,7 +165,8 @@ std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
                              .layout = static_cast<uint32_t>(plan_.fingerprint),
                              .sequence = sequence,
                              .divisor = divisor(),
-                             .chunks = plan_.chunks});
+                             .chunks = plan_.chunks,
+                             .pack_values = engine_.pack_values_});
 }
 
 void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
@@ -192,7 +193,10 @@ void Engine::Job::failed(const std::string& message) noexcept {
 }
 
 Engine::Engine(ProcessGroup group, const Options& options)
-    : scheme_(options.scheme), mode_(mode_of(options.transport, group)), rank_(group->getRank()) {
+    : scheme_(options.scheme),
+      pack_values_(options.pack_values),
+      mode_(mode_of(options.transport, group)),
+      rank_(group->getRank()) {
   transport_ = C10dTransport::make(std::move(group), mode_,
                                    [this](size_t bytes) { return device_.allocate(bytes); });
   const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;

@@ -23,7 +23,8 @@ namespace zen {
 
 struct Options {
   std::string scheme = "balanced_parallelism";
-  int chunks = 0;              // 0: chosen from the size of the gradient
+  int chunks = 0;  // 0: chosen from the size of the gradient
+  bool pack_values = false;
   std::string transport = "";  // "capacity" or "exact"; empty: the faster one
 };
 
@@ -73,6 +74,7 @@ class Engine {
   void run();
 
   std::string scheme_;
+  bool pack_values_;
   Mode mode_;
   int rank_;
   CpuDevice device_;

@@ -105,12 +105,14 @@ void translate(std::exception_ptr pointer) {
 PYBIND11_MODULE(_C, module) {
   py::register_local_exception_translator(translate);
   py::class_<PythonEngine>(module, "Engine")
-      .def(py::init([](ProcessGroup group, std::string scheme, int chunks, std::string transport) {
+      .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
+                       std::string transport) {
              return std::make_unique<PythonEngine>(
-                 std::move(group), Options{std::move(scheme), chunks, std::move(transport)});
+                 std::move(group),
+                 Options{std::move(scheme), chunks, pack_values, std::move(transport)});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
-           py::arg("transport"))
+           py::arg("pack_values"), py::arg("transport"))
       .def("hook", &PythonEngine::hook, py::arg("bucket"))
       .def(
           "all_reduce",

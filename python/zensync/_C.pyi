@@ -17,7 +17,13 @@ class BuildInfo(TypedDict):
 
 class Engine:
     def __init__(
-        self, group: dist.ProcessGroup, *, scheme: str, chunks: int, transport: str
+        self,
+        group: dist.ProcessGroup,
+        *,
+        scheme: str,
+        chunks: int,
+        pack_values: bool,
+        transport: str,
     ) -> None: ...
     def hook(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]: ...
     def all_reduce(

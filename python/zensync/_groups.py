@@ -19,10 +19,17 @@ _clones: "weakref.WeakKeyDictionary[dist.ProcessGroup, int]" = weakref.WeakKeyDi
 
 
 def make_engine(
-    group: dist.ProcessGroup | None, *, scheme: str, chunks: int, transport: str
+    group: dist.ProcessGroup | None,
+    *,
+    scheme: str,
+    chunks: int = 0,
+    pack_values: bool = False,
+    transport: str = "",
 ) -> _C.Engine:
     """Collective over the members of `group` (None: all ranks)."""
-    engine = _C.Engine(_clone(group), scheme=scheme, chunks=chunks, transport=transport)
+    engine = _C.Engine(
+        _clone(group), scheme=scheme, chunks=chunks, pack_values=pack_values, transport=transport
+    )
     _engines.add(engine)
     return engine
 

@@ -55,7 +55,7 @@ def _engine(group: dist.ProcessGroup | None, scheme: str) -> _C.Engine:
         raise ValueError("there is no default process group: call init_process_group() first")
     if (parent, scheme) not in _engines:
         _forget_destroyed_groups()
-        _engines[parent, scheme] = make_engine(parent, scheme=scheme, chunks=0, transport="")
+        _engines[parent, scheme] = make_engine(parent, scheme=scheme)
     return _engines[parent, scheme]
 
 

@@ -55,6 +55,23 @@ def test_every_scheme_trains(scheme: str) -> None:
     run_ranks(3, trains_like_plain_ddp, {"scheme": scheme}, {})
 
 
+def sends_packed_values(rank: int) -> int:
+    state = zensync.State(pack_values=rank > 0)  # up to each rank
+    plain, ours = pair(lambda: nn.Linear(300, 300).bfloat16(), state)
+    for number in range(2):
+        x = torch.randn(4, 300, generator=torch.Generator().manual_seed(10 * number + rank))
+        for model in (plain, ours):
+            step(model, x.bfloat16())
+        assert_same_gradients(plain, ours, rtol=2**-7, atol=2**-7)
+        assert_same_on_all_ranks(ours)
+    return state.stats()["last"]["bytes_out"]
+
+
+def test_packed_values_are_fewer_bytes() -> None:
+    as_they_are, packed = run_ranks(2, sends_packed_values)
+    assert packed < 0.85 * as_they_are
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 3, 16])
 @pytest.mark.parametrize("transport", ["capacity", "exact"])
 def test_any_number_of_chunks(chunks: int, transport: str) -> None:

@@ -20,6 +20,7 @@ import zensync
         ({"chunks": 17}, ValueError, "chunks is 17: it must be 1 to 16"),
         ({"chunks": 2.0}, TypeError, "chunks is 2.0: it must be a whole number"),
         ({"chunks": True}, TypeError, "chunks is True: it must be a whole number"),
+        ({"pack_values": 1}, TypeError, "pack_values is 1: it must be True or False"),
         ({"transport": "tcp"}, ValueError, "transport is 'tcp': choose one of capacity, exact"),
         ({"log_every": -1}, ValueError, "log_every is -1: it must be at least 0"),
     ],
