@@ -26,8 +26,9 @@ void for_each_position(const ShardSelection& selection, F&& f) {
 [[noreturn]] void reject_position(uint64_t position, uint64_t least, uint64_t elements);
 
 // Writes ascending positions as presence bits and masks. Safe for any positions: one that does not
-// ascend or lies outside the shard is rejected, as is a number of slots other than expected. It
-// holds plain numbers only, so that a compiler can keep all of it in registers.
+// ascend or lies outside the shard is rejected, and masks() is not `present_words` if there are
+// more or fewer words. It holds plain numbers only, so that a compiler can keep all of it in
+// registers.
 class PositionWriter {
  public:
   // REQUIRES: presence words are 0; there is room for present_words + 1 masks.

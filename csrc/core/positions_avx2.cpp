@@ -38,7 +38,7 @@ class BitAppender {
  public:
   BitAppender(uint64_t* begin, uint64_t* end) : out_(begin), end_(end) {}
 
-  // REQUIRES: bits above `count` are 0; 0 < count <= 64, or count = 0 and nothing to lose.
+  // REQUIRES: count <= 64; bits above `count` are 0.
   void append(uint64_t bits, unsigned count) {
     word_ |= bits << used_;
     used_ += count;
