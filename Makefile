@@ -28,7 +28,7 @@ help:
 	@echo "make test     all tests: C++, C++ with sanitizers, Python"
 	@echo "              (parts of it: test-cpp, test-sanitized, test-python; beside it: test-races)"
 	@echo "make bench    micro benchmarks"
-	@echo "make fuzz     fuzz the decoders, a minute each"
+	@echo "make fuzz     a million hostile inputs for each decoder"
 	@echo "make lint     formatting, types and layering; 'make format' mends the formatting"
 	@echo "make clean    remove what was built; the virtual environments stay"
 	@echo "TORCH=2.14.1 selects another version of torch, PYTHON=python3.12 another Python"
@@ -64,7 +64,11 @@ bench: system-bench
 fuzz: system-fuzz
 	$(call cmake_build,fuzz,-DCMAKE_CXX_COMPILER=clang++ -DZENSYNC_FUZZ=ON -DZENSYNC_TESTS=OFF \
 	  -DZENSYNC_BENCHMARKS=OFF -DZENSYNC_SANITIZE=address$(,)undefined)
-	for fuzzer in build/fuzz/*_fuzz; do $$fuzzer -max_total_time=60 $(ARGS) || exit 1; done
+	for fuzzer in build/fuzz/*_fuzz; do \
+	  name=$$(basename $$fuzzer); mkdir -p build/corpus/$$name; \
+	  $$fuzzer -runs=1000000 -print_final_stats=1 $(ARGS) build/corpus/$$name \
+	    tests/fuzz/corpus/$$name || exit 1; \
+	done
 
 lint: system-lint environment
 	@$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)

@@ -1,4 +1,5 @@
 // The AVX2 kernels of decode_write.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>

@@ -1,13 +1,16 @@
-// Fuzzes open() and decode_write(): whatever the bytes, they are refused or give a sound normal
-// form, and nothing outside the message, the scratch memory and the gradient is touched
-// (AddressSanitizer watches). Two bytes of the input choose the shard and the dtype, the rest is
-// the message; its identity is corrected, so that the fuzzer need not guess it.
+// Fuzzes open(), decode_write() and merge(): whatever the bytes, they are refused or give a sound
+// normal form that the scalar and the vector kernels understand alike, and nothing outside the
+// message, the scratch memory and the gradient is touched (AddressSanitizer watches). Two bytes of
+// the input choose the shard and the dtype, the rest is the message; its identity is corrected, so
+// that the fuzzer need not guess it.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "core/decode_write.h"
 #include "core/error.h"
+#include "core/merge.h"
+#include "open_input.h"
 #include "selections.h"
 
 namespace zen {
@@ -15,7 +18,7 @@ namespace {
 
 void demand(bool condition, const char* what) {
   if (condition) return;
-  std::fprintf(stderr, "open() accepted a message with %s\n", what);
+  std::fprintf(stderr, "open_fuzz: open() accepted a message with %s\n", what);
   std::abort();
 }
 
@@ -35,6 +38,24 @@ void check_sound(const OpenMessage& opened, const Shard& shard) {
   demand(count == opened.header.count, "a wrong count");
 }
 
+std::vector<std::byte> written(const OpenMessage& opened, const Shard& shard, DType dtype,
+                               Isa isa) {
+  const uint64_t numel = shard.placement->numel();
+  std::vector<std::byte> target(numel * size_of(dtype));
+  const Gradient gradient{{target.data(), target.size(), nullptr}, dtype, numel};
+  decode_write({&opened, 1}, {&shard, 1}, gradient, isa);
+  return target;
+}
+
+void check_kernels(const OpenMessage& opened, const Shard& shard, DType dtype) {
+  const auto scalar = written(opened, shard, dtype, Isa::scalar);
+  demand(written(opened, shard, dtype, preferred_isa()) == scalar,
+         "values that the kernels write differently");
+  const std::vector<OpenMessage> twice{opened, opened};
+  const ShardSelection sum = merge(twice, shard, dtype, 2, test::heap_buffer);
+  demand(sum.count == opened.header.count, "elements that its sum with itself lists differently");
+}
+
 // The given bytes with a header that this receiver waits for.
 Buffer message_of(const uint8_t* data, size_t size, DType dtype) {
   const Buffer message = test::heap_buffer(size);
@@ -52,10 +73,9 @@ Buffer message_of(const uint8_t* data, size_t size, DType dtype) {
   return message;
 }
 
-void fuzz(const uint8_t* data, size_t size) {
+void open_input(const uint8_t* data, size_t size) {
   if (size < 2) return;
-  constexpr uint64_t kSizes[] = {0, 1, 63, 64, 65, 130, 256, 1000, 4099, 20000};
-  const uint64_t numel = kSizes[data[0] % std::size(kSizes)];
+  const uint64_t numel = fuzz::elements_of(data[0]);
   const auto dtype = static_cast<DType>(data[1] % 3);
   const auto placement = Placement::make(PlacementKind::whole, numel, 1, 0);
   const Shard shard = placement->shard(0, placement->all());
@@ -63,8 +83,7 @@ void fuzz(const uint8_t* data, size_t size) {
   try {
     const OpenMessage opened = open(message, shard, dtype, Identity{}, test::heap_buffer);
     check_sound(opened, shard);
-    const Gradient gradient{test::heap_buffer(numel * size_of(dtype)), dtype, numel};
-    decode_write({&opened, 1}, {&shard, 1}, gradient);
+    check_kernels(opened, shard, dtype);
   } catch (const MalformedMessage&) {
   }
 }
@@ -73,6 +92,6 @@ void fuzz(const uint8_t* data, size_t size) {
 }  // namespace zen
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  zen::fuzz(data, size);
+  zen::open_input(data, size);
   return 0;
 }
