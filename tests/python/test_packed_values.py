@@ -33,7 +33,8 @@ def share_of_bytes(rank: int, dtype: torch.dtype) -> float:
         backward(model, rank, dtype)
         sent.append(state.stats()["total"]["bytes_out"])
         models.append(model)
-    assert_same_gradients(*models, rtol=0, atol=0)
+    unpacked, packed = models
+    assert_same_gradients(unpacked, packed, rtol=0, atol=0)
     return sent[1] / sent[0]
 
 
