@@ -38,10 +38,14 @@ def check_cuda() -> None:
     choice = os.environ.get("ZENSYNC_BUILD_CUDA", "1")
     if choice not in ("0", "1"):
         raise SystemExit(f"ZENSYNC_BUILD_CUDA is {choice!r}: set it to 0 or 1, or unset it")
-    if choice == "1" and torch.version.cuda and cpp_extension.CUDA_HOME is None:
+    if choice == "0" or not torch.version.cuda:
+        return
+    toolkit = cpp_extension.CUDA_HOME
+    if toolkit is None or not (Path(toolkit) / "bin" / "nvcc").exists():
         raise SystemExit(
-            f"torch {torch.__version__} is a CUDA build and no CUDA toolkit was found: set "
-            "CUDA_HOME to its folder, or ZENSYNC_BUILD_CUDA=0 to synchronise CPU tensors only"
+            f"torch {torch.__version__} is a CUDA build and no CUDA toolkit was found (CUDA_HOME "
+            f"is {toolkit}, without bin/nvcc): set CUDA_HOME to its folder, or "
+            "ZENSYNC_BUILD_CUDA=0 to synchronise CPU tensors only"
         )
 
 

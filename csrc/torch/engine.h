@@ -60,8 +60,11 @@ class Engine {
   void submit(Request request);
 
   // Ends the thread and lets go of the group. If requests are unfinished they fail, here and on the
-  // peers. May be called more than once.
+  // peers. May be called more than once. REQUIRES: !on_own_thread().
   void close();
+
+  // Is the caller one of this engine's completions?
+  bool on_own_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
   int rank() const { return rank_; }
   const std::string& scheme() const { return scheme_; }

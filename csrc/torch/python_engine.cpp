@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -81,6 +82,12 @@ PythonEngine::~PythonEngine() {
     static_cast<void>(engine_.release());
     return;
   }
+  // A callback of one of the engine's own futures dropped the last reference: a thread cannot join
+  // itself, so another one does.
+  if (engine_->on_own_thread()) {
+    std::thread([engine = std::move(engine_)]() mutable { engine.reset(); }).detach();
+    return;
+  }
   // The engine's thread may need the GIL to drop its last reference to a tensor.
   const py::gil_scoped_release no_gil;
   engine_.reset();
@@ -128,6 +135,9 @@ PythonEngine::Future PythonEngine::all_reduce(const at::Tensor& tensor, Reduce r
 
 void PythonEngine::close() {
   if (forked()) return;
+  if (engine_->on_own_thread())
+    throw InvalidArgument(
+        "zensync: close() was called in a callback of a future of this State: call it outside");
   const py::gil_scoped_release no_gil;
   engine_->close();
 }

@@ -49,6 +49,38 @@ ENDINGS = {
         dist.destroy_process_group()
     """,
     "work in flight": "future = zensync.all_reduce(reduced, async_op=True)",
+    "state dropped by its own callback": """
+        import threading
+        seen = threading.Event()
+        holder = [zensync.State()]
+        other = DistributedDataParallel(torch.nn.Linear(10, 10))
+        def hook(_, bucket):
+            def callback(future):
+                holder.clear()
+                seen.set()
+                return future.value()
+            return zensync.hook(holder[0], bucket).then(callback)
+        other.register_comm_hook(None, hook)
+        other(torch.ones(1, 10)).sum().backward()
+        assert seen.is_set() and not holder
+        dist.destroy_process_group()
+    """,
+    "closed by its own callback": """
+        def hook(_, bucket):
+            def callback(future):
+                try:
+                    state.close()
+                except ValueError as error:
+                    caught.append(str(error))
+                return future.value()
+            return zensync.hook(state, bucket).then(callback)
+        caught = []
+        other = DistributedDataParallel(torch.nn.Linear(10, 10))
+        other.register_comm_hook(None, hook)
+        other(torch.ones(1, 10)).sum().backward()
+        assert len(caught) == 1 and "call it outside" in caught[0], caught
+        dist.destroy_process_group()
+    """,
     "forked child": """
         import os
         child = os.fork()

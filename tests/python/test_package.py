@@ -1,10 +1,13 @@
 """The package around the hook: what it says about itself."""
 
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
 import zensync
 from zensync import _built, env
@@ -58,6 +61,41 @@ def test_import_says_that_nothing_was_built(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "zensync._built_for", None)
     with pytest.raises(ImportError, match="not built"):
         _built.check_built()
+
+
+SETUP = Path(__file__).resolve().parents[2] / "setup.py"
+
+
+def refusal() -> str:
+    """What setup.py says when it stops before it has built anything."""
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(SETUP))
+    return str(caught.value)
+
+
+def test_setup_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "pip install torch" in refusal()
+
+
+def test_setup_without_the_headers_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_extension, "include_paths", lambda *_: ["/nowhere"])
+    assert "reducer.hpp: install another build of torch" in refusal()
+
+
+@pytest.mark.parametrize("toolkit", [None, "/nowhere"])
+def test_setup_without_the_cuda_toolkit(
+    monkeypatch: pytest.MonkeyPatch, toolkit: str | None
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", toolkit)
+    monkeypatch.setenv("ZENSYNC_BUILD_CUDA", "1")
+    assert "set CUDA_HOME" in refusal()
+
+
+def test_setup_with_a_wrong_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZENSYNC_BUILD_CUDA", "yes")
+    assert "'yes': set it to 0 or 1" in refusal()
 
 
 def test_public_names() -> None:
