@@ -19,7 +19,7 @@ SHELL_FILES := scripts/*.sh .ci/run
 export ZENSYNC_BUILD_CUDA ?= 0
 export MAX_JOBS ?= $(JOBS)
 
-.PHONY: help demo test test-cpp test-sanitized test-races test-python bench fuzz lint format clean
+.PHONY: help demo test test-cpp test-sanitized test-races test-python bench bench-network fuzz lint format clean
 .PHONY: extension environment system-%
 
 help:
@@ -28,6 +28,8 @@ help:
 	@echo "make test     all tests: C++, C++ with sanitizers, Python"
 	@echo "              (parts of it: test-cpp, test-sanitized, test-python; beside it: test-races)"
 	@echo "make bench    micro benchmarks"
+	@echo "make bench-network  the schemes on shaped networks, beside plain DDP and others: needs root"
+	@echo "              ARGS=\"--ranks 4 --rates 200mbit\"; ARGS=--help lists the rest"
 	@echo "make fuzz     a million hostile inputs for each decoder"
 	@echo "make lint     formatting, types and layering; 'make format' mends the formatting"
 	@echo "make clean    remove what was built; the virtual environments stay"
@@ -60,6 +62,9 @@ bench: system-bench
 	$(call cmake_build,release,-DZENSYNC_BENCHMARKS=ON)
 	@mkdir -p runs
 	for benchmark in build/release/*_benchmark; do $$benchmark $(ARGS) || exit 1; done
+
+bench-network: extension
+	$(PYTHON_IN_VENV) -m zensync bench $(ARGS)
 
 fuzz: system-fuzz
 	$(call cmake_build,fuzz,-DCMAKE_CXX_COMPILER=clang++ -DZENSYNC_FUZZ=ON -DZENSYNC_TESTS=OFF \

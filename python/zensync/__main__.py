@@ -1,17 +1,24 @@
-"""python -m zensync env"""
+"""The command line: `zensync env`, `zensync bench`, or `python -m zensync ...`."""
 
 import argparse
+import sys
 
 from zensync.env import report
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m zensync", description=__doc__)
+def main() -> int:
+    if sys.argv[1:2] == ["bench"]:  # it has a parser of its own
+        from zensync import bench
+
+        return bench.main(sys.argv[2:])
+    parser = argparse.ArgumentParser(prog="zensync")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("env", help="print what a bug report needs")
+    commands.add_parser("bench", help="measure what synchronising a gradient costs; see its --help")
     parser.parse_args()
     print(report())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,8 +9,9 @@ its own and no way out, and carry documentation addresses (192.0.2.x, RFC 5737).
 on its own: a full-duplex card on a switch that never blocks. Needs root, `ip` and `tc`.
 
 Nothing stays behind: the namespaces, whose names start with the process's own prefix, and the
-processes inside are removed when the `with` block ends, by an exception, SIGINT and SIGTERM too.
-Only SIGKILL leaves them, and then `ip netns list` shows them.
+processes inside are removed when the `with` block ends, by an exception, SIGINT and SIGTERM too. If
+this process is killed without a chance to do so, a guard does it: a second process, which waits
+for the end of the first.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 MAX_HOSTS = 254  # addresses of 192.0.2.0/24
 INTERFACE = "e0"  # the card's name inside every host
@@ -91,6 +92,32 @@ def own_counters(interface: str = INTERFACE) -> Counters:
     return parse_counters(Path("/proc/thread-self/net/dev").read_text(), interface)
 
 
+class Hosts(Protocol):
+    """Where ranks run: what run_ranks() asks of a network."""
+
+    hosts: int
+    interface: str
+
+    def address(self, host: int) -> str: ...
+
+    def command(self, host: int, argv: Sequence[str]) -> list[str]: ...
+
+
+class Loopback:
+    """Hosts that are one and the same: this machine, which the others reach by its loopback."""
+
+    interface = "lo"
+
+    def __init__(self, hosts: int) -> None:
+        self.hosts = hosts
+
+    def address(self, _: int) -> str:
+        return "127.0.0.1"
+
+    def command(self, _: int, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+
 class ShapedNetwork:
     """Context manager that makes the hosts and removes them. Used by one thread.
 
@@ -111,10 +138,12 @@ class ShapedNetwork:
         self.prefix = f"zs{os.getpid()}n{next(_numbers)}"
         self._switch = f"{self.prefix}sw"
         self._signals = contextlib.ExitStack()
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "ShapedNetwork":
         self._signals.enter_context(_sigterm_raises())
         try:
+            self._guard = _start_guard(self.prefix)
             self._make()
         except BaseException:
             self._remove()
@@ -189,10 +218,11 @@ class ShapedNetwork:
 
     def _remove(self) -> None:
         with _signals_held():
-            present = _namespaces(self.prefix)
-            _end_processes(present)
-            for name in present:
-                subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+            _remove_namespaces(self.prefix)
+            if self._guard is not None:
+                assert self._guard.stdin is not None
+                self._guard.stdin.close()  # it finds nothing left to do
+                self._guard.wait()
             self._signals.close()
 
 
@@ -213,7 +243,7 @@ def available() -> str | None:
 
 
 def run_ranks(
-    network: ShapedNetwork,
+    network: Hosts,
     argv: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
@@ -255,7 +285,7 @@ def _start(
     )
 
 
-def _variables(network: ShapedNetwork, rank: int, port: int) -> dict[str, str]:
+def _variables(network: Hosts, rank: int, port: int) -> dict[str, str]:
     return {
         "MASTER_ADDR": network.address(0),
         "MASTER_PORT": str(port),
@@ -298,6 +328,24 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         for process in running:
             process.send_signal(stop)
         _wait_all(running, GRACE_SECONDS)
+
+
+def _start_guard(prefix: str) -> subprocess.Popen[bytes]:
+    """This file as a program, without torch: it removes what is left when its input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-I", __file__, prefix],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _remove_namespaces(prefix: str) -> None:
+    present = _namespaces(prefix)
+    _end_processes(present)
+    for name in present:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 def _end_processes(namespaces: Sequence[str]) -> None:
@@ -369,3 +417,8 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+if __name__ == "__main__":  # the guard: see _start_guard()
+    sys.stdin.read()
+    _remove_namespaces(sys.argv[1])
