@@ -251,9 +251,11 @@ def run_ranks(
 ) -> list[int]:
     """Runs argv once per host, as torchrun would, and returns the exit codes in rank order.
 
-    Rank 0 has this process's output. When a rank fails, its output is shown on stderr (if it is
-    not rank 0), and after a grace of GRACE_SECONDS the others are ended; theirs are then negative
-    signal numbers, as subprocess has them. Ended, too, when this function is left by an exception.
+    Rank 0 has this process's output. When a rank fails, the others have GRACE_SECONDS to end by
+    themselves, then they are ended; their codes are negative signal numbers, as subprocess has
+    them. The output of all that failed by themselves is shown on stderr (rank 0's was shown
+    already), because the one that is the cause need not be the one that ends first. Ranks are
+    ended, too, when this function is left by an exception.
     """
     with contextlib.ExitStack() as stack:
         outputs: list[IO[bytes] | None] = [None]
@@ -263,10 +265,11 @@ def run_ranks(
         for rank, output in enumerate(outputs):
             variables = {**os.environ, **(environment or {}), **_variables(network, rank, port)}
             processes.append(_start(network.command(rank, argv), variables, output))
-        failed = _wait_for_first_failure(processes)
-        if failed is not None:
-            _show_failure(failed, processes[failed].returncode, outputs[failed])
+        if _wait_for_failure(processes):
             _wait_all(processes, GRACE_SECONDS)
+            for rank, (process, output) in enumerate(zip(processes, outputs, strict=True)):
+                if process.poll():
+                    _show_failure(rank, process.returncode, output)
         _end(processes)
         return [process.returncode for process in processes]
 
@@ -296,14 +299,14 @@ def _variables(network: Hosts, rank: int, port: int) -> dict[str, str]:
     }
 
 
-def _wait_for_first_failure(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
+def _wait_for_failure(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    """True as soon as one has failed, false when all have succeeded."""
     while True:
         codes = [process.poll() for process in processes]
-        for rank, code in enumerate(codes):
-            if code:
-                return rank
+        if any(codes):
+            return True
         if all(code == 0 for code in codes):
-            return None
+            return False
         time.sleep(0.05)
 
 
