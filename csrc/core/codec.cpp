@@ -16,8 +16,8 @@ namespace zen {
 
 namespace {
 
-constexpr std::array<const Format*, kEncodings> kFormats{
-    &kDenseFormat, &kWordsFormat, &kPositionsFormat, &kBitmapFormat, &kCooFormat, &kBlocksFormat};
+constexpr std::array kFormats{&kDenseFormat,  &kWordsFormat, &kPositionsFormat,
+                              &kBitmapFormat, &kCooFormat,   &kBlocksFormat};
 
 // What a choice of several compares. Ties go to the earlier one. Dense is always among them, so
 // that their messages never exceed it.
@@ -31,6 +31,8 @@ std::span<const Choice> candidates(Choice choice) {
 }
 
 const Format& format_of(Encoding encoding) {
+  if (encoding == Encoding::fragment)
+    throw MalformedMessage("malformed message: a fragment is not a whole message");
   return *kFormats[static_cast<size_t>(encoding)];
 }
 
@@ -89,24 +91,6 @@ Buffer with_packed_values(const Buffer& message, Header& header, const Allocate&
   header.value_bytes = bytes;
   header.packed = true;
   return packed;
-}
-
-void check_identity(const Header& header, const Shard& shard, DType dtype,
-                    const Identity& expected) {
-  const Identity& found = header.identity;
-  check_field("layout", found.layout, expected.layout);
-  check_field("sequence", found.sequence, expected.sequence);
-  check_field("phase", found.phase, expected.phase);
-  check_field("chunk", found.chunk, expected.chunk);
-  check_field("source", found.source, expected.source);
-  check_field("owner", header.owner, static_cast<uint64_t>(shard.owner));
-  check_field("dtype", static_cast<uint64_t>(header.dtype), static_cast<uint64_t>(dtype));
-}
-
-void check_at_most(const char* field, uint64_t found, uint64_t limit) {
-  if (found > limit)
-    throw MalformedMessage(std::string("malformed message: ") + field + " is " +
-                           std::to_string(found) + ", expected at most " + std::to_string(limit));
 }
 
 void check_counts(const Header& header, const Shard& shard) {
@@ -203,7 +187,8 @@ Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Id
 OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const Identity& expected,
                  const Allocate& allocate) {
   const Header header = read_header(message.span());
-  check_identity(header, shard, dtype, expected);
+  check_identity(header, expected, shard.owner);
+  check_field("dtype", static_cast<uint64_t>(header.dtype), static_cast<uint64_t>(dtype));
   check_counts(header, shard);
   check_value_padding(header, message.data);
   Buffer copy;

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/device.h"
+#include "core/gradient.h"
 
 namespace zen {
 

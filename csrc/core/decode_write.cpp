@@ -96,6 +96,21 @@ class Rotation {
   size_t turn_ = 0;
 };
 
+// One message about a list of single elements. A scattered element is a cache line of its own,
+// whatever the instruction set.
+void write_members(const OpenMessage& message, const Shard& shard, const Gradient& gradient) {
+  const uint64_t* masks = message.mask_list();
+  with_type(gradient.dtype, [&]<class T>(T) {
+    T* elements = reinterpret_cast<T*>(gradient.data.data);
+    const T* values = reinterpret_cast<const T*>(message.values);
+    for_each_bit({message.presence_bits(), shard.presence_words()}, [&](uint64_t slot) {
+      const uint32_t* members = shard.members + slot * kWordElems;
+      for (uint64_t mask = *masks++; mask != 0; mask &= mask - 1)
+        elements[members[std::countr_zero(mask)]] = *values++;
+    });
+  });
+}
+
 void write_ragged(std::span<Reader> readers, const Gradient& gradient) {
   const WriteWords write = write_words_scalar(gradient.dtype);
   WordBatch batch;
@@ -113,9 +128,12 @@ void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> 
                   const Gradient& gradient, Isa isa) {
   std::vector<Reader> readers;
   readers.reserve(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) check(messages[i], shards[i], gradient);
   for (size_t i = 0; i < messages.size(); ++i) {
-    check(messages[i], shards[i], gradient);
-    readers.emplace_back(messages[i], shards[i]);
+    if (shards[i].placement->kind() == PlacementKind::hashed_elements)
+      write_members(messages[i], shards[i], gradient);
+    else
+      readers.emplace_back(messages[i], shards[i]);
   }
   const WriteWords write =
       isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : write_words_scalar(gradient.dtype);

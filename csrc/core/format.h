@@ -79,6 +79,22 @@ inline void check_field(const char* field, uint64_t found, uint64_t expected) {
   if (found != expected) reject_field(field, found, expected);
 }
 
+inline void check_at_most(const char* field, uint64_t found, uint64_t limit) {
+  if (found > limit)
+    throw MalformedMessage(std::string("malformed message: ") + field + " is " +
+                           std::to_string(found) + ", expected at most " + std::to_string(limit));
+}
+
+inline void check_identity(const Header& header, const Identity& expected, int owner) {
+  const Identity& found = header.identity;
+  check_field("layout", found.layout, expected.layout);
+  check_field("sequence", found.sequence, expected.sequence);
+  check_field("phase", found.phase, expected.phase);
+  check_field("chunk", found.chunk, expected.chunk);
+  check_field("source", found.source, expected.source);
+  check_field("owner", header.owner, static_cast<uint64_t>(owner));
+}
+
 inline uint64_t* words_of(const Buffer& buffer) {
   return reinterpret_cast<uint64_t*>(buffer.data);
 }

@@ -31,16 +31,6 @@ void check_equal(const char* what, uint64_t found, uint64_t expected) {
 }  // namespace
 
 template <class Index>
-IndexLists<Index>::IndexLists(uint64_t numel, PartitionHash h0)
-    : first_(static_cast<size_t>(h0.n()) + 1, 0), indices_(numel) {
-  for (uint64_t index = 0; index < numel; ++index) ++first_[h0(static_cast<Index>(index)) + 1];
-  for (size_t j = 1; j < first_.size(); ++j) first_[j] += first_[j - 1];
-  std::vector<uint64_t> next(first_.begin(), first_.end() - 1);
-  for (uint64_t index = 0; index < numel; ++index)
-    indices_[next[h0(static_cast<Index>(index))]++] = static_cast<Index>(index);
-}
-
-template <class Index>
 HashBitmap hash_bitmap_encode(const Gradient& G, std::span<const Index> I_j) {
   if (size_of(G.dtype) == 4) {
     const auto* bits = reinterpret_cast<const uint32_t*>(G.data.data);
@@ -73,8 +63,6 @@ std::vector<Index> hash_bitmap_decode(std::span<const uint64_t> bitmap, std::spa
   return indices;
 }
 
-template class IndexLists<uint32_t>;
-template class IndexLists<uint64_t>;
 template HashBitmap hash_bitmap_encode(const Gradient&, std::span<const uint32_t>);
 template HashBitmap hash_bitmap_encode(const Gradient&, std::span<const uint64_t>);
 template HashBitmap hash_bitmap_encode(const Gradient&, const uint64_t*, std::span<const uint32_t>);

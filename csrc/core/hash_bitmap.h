@@ -11,28 +11,9 @@
 #include <vector>
 
 #include "core/coo_list.h"
-#include "core/partition_hash.h"
+#include "core/index_lists.h"
 
 namespace zen {
-
-// The lists I_0 ... I_{n-1}: disjoint, ascending, together [0, numel). Immutable; 4 or 8 bytes per
-// element of the gradient (a hashed Placement needs 1/16 byte).
-template <class Index>
-class IndexLists {
- public:
-  // REQUIRES: numel - 1 fits Index.
-  IndexLists(uint64_t numel, PartitionHash h0);
-
-  std::span<const Index> operator[](int j) const {
-    const auto p = static_cast<size_t>(j);
-    return std::span<const Index>(indices_).subspan(first_[p], first_[p + 1] - first_[p]);
-  }
-  int n() const { return static_cast<int>(first_.size()) - 1; }
-
- private:
-  std::vector<uint64_t> first_;  // n + 1 positions into indices_
-  std::vector<Index> indices_;
-};
 
 constexpr uint64_t bitmap_words(uint64_t bits) {
   return (bits + 63) / 64;

@@ -71,6 +71,8 @@ const char* name_of(Encoding encoding) {
       return "coo";
     case Encoding::blocks:
       return "blocks";
+    case Encoding::fragment:
+      return "fragment";
   }
   return "unknown";
 }

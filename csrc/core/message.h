@@ -39,9 +39,10 @@ enum class Encoding : uint8_t {
   positions = 2,
   bitmap = 3,
   coo = 4,
-  blocks = 5
+  blocks = 5,
+  fragment = 6  // not an index format: a piece of another message, see fragment.h
 };
-constexpr uint8_t kEncodings = 6;
+constexpr uint8_t kEncodings = 7;
 
 const char* name_of(Encoding encoding);
 

@@ -27,6 +27,9 @@ void check(PlacementKind kind, uint64_t numel, int owners) {
   if (Placement::words_for(numel) > kMaxWords)
     throw InvalidArgument("a gradient has at most 2^38 elements, not " + std::to_string(numel) +
                           ": use smaller buckets");
+  if (kind == PlacementKind::hashed_elements && numel > UINT32_MAX)
+    throw InvalidArgument("hashed elements are at most 2^32 - 1, not " + std::to_string(numel) +
+                          ": use smaller buckets");
 }
 
 }  // namespace
@@ -44,10 +47,19 @@ std::shared_ptr<const Placement> Placement::make(PlacementKind kind, uint64_t nu
     placement->deal_ = {fmix32(seed), owners};
     return placement;
   }
+  if (kind == PlacementKind::hashed_elements) {
+    placement->lists_ = std::make_unique<IndexLists<uint32_t>>(numel, PartitionHash(owners, seed));
+    return placement;
+  }
   const auto n = static_cast<uint64_t>(owners);
   for (uint64_t owner = 0; owner <= n; ++owner)
     placement->first_.push_back(part_begin(placement->words_, owner, n));
   return placement;
+}
+
+int Placement::owner_of_element(uint64_t elem) const {
+  if (kind_ != PlacementKind::hashed_elements) return owner(elem / kWordElems);
+  return static_cast<int>(PartitionHash(owners_, seed_)(static_cast<uint32_t>(elem)));
 }
 
 uint64_t Placement::slots(int owner) const {
@@ -72,7 +84,20 @@ uint64_t Placement::first_slot_from(int owner, uint64_t word) const {
   return std::clamp(word, first_[j], first_[j + 1]) - first_[j];
 }
 
+Shard Placement::list_shard(int owner, WordRange range) const {
+  const std::span<const uint32_t> list = (*lists_)[owner];
+  const auto first_from = [&](uint64_t word) {
+    return std::ranges::lower_bound(list, word * kWordElems) - list.begin();
+  };
+  const auto begin = first_from(range.begin), end = std::max(begin, first_from(range.end));
+  Shard shard{.placement = this, .owner = owner, .members = list.data() + begin};
+  shard.elements = static_cast<uint64_t>(end - begin);
+  shard.slots = words_for(shard.elements);
+  return shard;
+}
+
 Shard Placement::shard(int owner, WordRange range) const {
+  if (kind_ == PlacementKind::hashed_elements) return list_shard(owner, range);
   Shard shard;
   shard.placement = this;
   shard.owner = owner;

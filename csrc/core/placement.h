@@ -1,8 +1,12 @@
 // Who owns which word of a gradient. A word is kWordElems consecutive elements (the last one may be
 // shorter); an owner's words, in increasing order, are its slots.
 //
-// Immutable after make(), so one Placement is shared by any number of threads. Everything is
-// arithmetic: no table grows with the gradient.
+// The ZEN paper places single elements instead (kind hashed_elements). An owner's elements are then
+// a list, ascending, and its slots are kWordElems consecutive entries of the list: messages and
+// sums are about slots and cannot tell the difference; select() and decode_write() can.
+//
+// Immutable after make(), so one Placement is shared by any number of threads. Words are placed by
+// arithmetic, without a table that grows with the gradient; only hashed_elements keeps its lists.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,7 @@
 #include <vector>
 
 #include "core/hash.h"
+#include "core/index_lists.h"
 
 namespace zen {
 
@@ -27,9 +32,19 @@ struct Shard {
   int owner = 0;
   uint64_t first_slot = 0;
   uint64_t slots = 0;
-  uint64_t elements = 0;  // 64 per slot, less what the gradient's last word lacks
+  uint64_t elements = 0;  // 64 per slot, less what the last slot lacks
+  // hashed_elements only: the numbers of all `elements` elements, ascending; first_slot is 0 then.
+  const uint32_t* members = nullptr;
 
-  uint64_t word(uint64_t slot) const;  // REQUIRES: slot < slots (counted from first_slot)
+  // REQUIRES: slot < slots (counted from first_slot); a placement of words.
+  uint64_t word(uint64_t slot) const;
+  // Number in the gradient of the slot's element `elem`. REQUIRES: elem < slot_elements(slot).
+  uint64_t element(uint64_t slot, uint64_t elem) const {
+    return members != nullptr ? members[slot * kWordElems + elem] : word(slot) * kWordElems + elem;
+  }
+  uint64_t slot_elements(uint64_t slot) const {
+    return slot + 1 < slots ? kWordElems : last_slot_elements();
+  }
   uint64_t presence_words() const { return (slots + 63) / 64; }
 
   // Elements of the last slot: the only one that may hold fewer than kWordElems. REQUIRES: slots >
@@ -38,9 +53,10 @@ struct Shard {
 };
 
 enum class PlacementKind : uint8_t {
-  whole,   // one owner holds every word
-  ranges,  // owner j holds the j-th of n ranges whose lengths differ by at most one word
-  hashed,  // words are dealt like cards, each round from a hashed owner: see Deal
+  whole,            // one owner holds every word
+  ranges,           // owner j holds the j-th of n ranges whose lengths differ by at most one word
+  hashed,           // words are dealt like cards, each round from a hashed owner: see Deal
+  hashed_elements,  // elements are hashed by the paper's h0; see IndexLists. 4 bytes per element
 };
 
 // The rule of a hashed placement. A block is `owners` consecutive words; its first word goes to an
@@ -69,7 +85,8 @@ struct Deal {
 class Placement {
  public:
   // Throws InvalidArgument if owners is not in [1, 65535], if kind is `whole` with owners != 1, or
-  // if numel exceeds 2^38 (2^32 words).
+  // if numel exceeds 2^38 (2^32 words; 2^32 - 1 elements if they are hashed). Hashing every element
+  // takes time: keep such a placement.
   static std::shared_ptr<const Placement> make(PlacementKind kind, uint64_t numel, int owners,
                                                uint32_t seed);
 
@@ -90,6 +107,9 @@ class Placement {
     return word + 1 < words_ ? kWordElems : numel_ - word * kWordElems;
   }
 
+  int owner_of_element(uint64_t elem) const;  // REQUIRES: elem < numel()
+
+  // Of placements of words: REQUIRES: kind() is not hashed_elements.
   uint64_t slots(int owner) const;
   int owner(uint64_t word) const;
   uint64_t word(int owner, uint64_t slot) const {  // REQUIRES: slot < slots(owner)
@@ -100,7 +120,8 @@ class Placement {
   // How the words are dealt. REQUIRES: the kind is `hashed`.
   const Deal& deal() const { return deal_; }
 
-  // The part of `owner`'s slots inside `range`. Shards of adjacent ranges are adjacent.
+  // The part of `owner`'s slots inside `range`. Shards of adjacent ranges are adjacent. With hashed
+  // elements, slots count from the first of the owner's elements in the range.
   Shard shard(int owner, WordRange range) const;
 
   // `count` word ranges that cover the gradient; lengths differ by at most one word. Throws
@@ -110,13 +131,15 @@ class Placement {
  private:
   Placement() = default;
   uint64_t first_slot_from(int owner, uint64_t word) const;  // first slot whose word is >= `word`
+  Shard list_shard(int owner, WordRange range) const;        // shard() of hashed elements
 
   PlacementKind kind_ = PlacementKind::whole;
   uint64_t numel_ = 0, words_ = 0;
   int owners_ = 1;
   uint32_t seed_ = 0;
   Deal deal_;                    // hashed only
-  std::vector<uint64_t> first_;  // the other kinds: owners + 1 words where the ranges begin
+  std::vector<uint64_t> first_;  // whole and ranges: owners + 1 words where the ranges begin
+  std::unique_ptr<const IndexLists<uint32_t>> lists_;  // hashed_elements only
 };
 
 inline uint64_t Shard::word(uint64_t slot) const {

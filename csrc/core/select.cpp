@@ -1,39 +1,17 @@
 #include "core/select.h"
 
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/message.h"
+#include "core/select_elements.h"
 #include "core/select_loop.h"
 #include "core/words_scalar.h"
 
 namespace zen {
 
 namespace {
-
-constexpr size_t kCacheLine = 64;
-
-size_t round_up_line(size_t bytes) {
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-}
-
-// Cuts one allocation into slices that begin at cache lines, in the order of the calls.
-class Carver {
- public:
-  explicit Carver(Buffer whole) : whole_(std::move(whole)) {}
-
-  Buffer next(size_t bytes) {
-    const Buffer slice = whole_.slice(used_, bytes);
-    used_ += round_up_line(bytes);
-    return slice;
-  }
-
- private:
-  Buffer whole_;
-  size_t used_ = 0;
-};
 
 void check(const Gradient& gradient, const Placement& placement, WordRange range) {
   if (gradient.numel != placement.numel())
@@ -47,29 +25,6 @@ void check(const Gradient& gradient, const Placement& placement, WordRange range
     throw InvalidArgument("word range [" + std::to_string(range.begin) + ", " +
                           std::to_string(range.end) + ") does not lie in [0, " +
                           std::to_string(placement.words()) + ")");
-}
-
-Selection empty_selection(DType dtype, const Placement& placement, WordRange range,
-                          const Allocate& allocate) {
-  Selection selection(static_cast<size_t>(placement.owners()));
-  size_t message_bytes = 0, presence_bytes = 0, mask_bytes = 0;
-  for (int owner = 0; owner < placement.owners(); ++owner) {
-    ShardSelection& shard = selection[static_cast<size_t>(owner)];
-    shard.shard = placement.shard(owner, range);
-    shard.dtype = dtype;
-    message_bytes += round_up_line(selection_capacity(shard.shard, dtype));
-    presence_bytes += round_up_line(shard.shard.presence_words() * 8);
-    mask_bytes += round_up_line(shard.shard.slots * 8);
-  }
-  Carver messages(allocate(message_bytes)), presence(allocate(presence_bytes)),
-      masks(allocate(mask_bytes));
-  for (ShardSelection& shard : selection) {
-    shard.message = messages.next(selection_capacity(shard.shard, dtype));
-    shard.presence = presence.next(shard.shard.presence_words() * 8);
-    shard.masks = masks.next(shard.shard.slots * 8);
-    std::memset(shard.presence.data, 0, shard.presence.bytes);
-  }
-  return selection;
 }
 
 std::vector<OwnerStream> open_streams(const Selection& selection) {
@@ -105,7 +60,7 @@ void select_whole_words(SelectWords select_words, const Gradient& gradient,
   if (placement.kind() == PlacementKind::hashed) {
     return select_words(gradient.data.data, range, placement.deal(), streams.data());
   }
-  // Every other kind gives an owner consecutive words.
+  // The other kinds give an owner consecutive words.
   for (int owner = 0; owner < placement.owners(); ++owner) {
     const Shard shard = placement.shard(owner, range);
     if (shard.slots == 0) continue;
@@ -133,6 +88,8 @@ SelectWords select_words_scalar(DType dtype) {
 Selection select(const Gradient& gradient, const Placement& placement, WordRange range,
                  const Allocate& allocate, Isa isa) {
   check(gradient, placement, range);
+  if (placement.kind() == PlacementKind::hashed_elements)
+    return select_elements(gradient, placement, range, allocate);
   Selection selection = empty_selection(gradient.dtype, placement, range, allocate);
   std::vector<OwnerStream> streams = open_streams(selection);
   const SelectWords select_words =

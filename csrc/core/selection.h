@@ -36,6 +36,11 @@ struct ShardSelection {
 
 using Selection = std::vector<ShardSelection>;  // one entry per owner, in owner order
 
+// Room for everything that `range` can list, presence bits all 0. Entries are slices of three
+// shared allocations.
+Selection empty_selection(DType dtype, const Placement& placement, WordRange range,
+                          const Allocate& allocate);
+
 // Size of ShardSelection::message: header, every element, the `words` index of every slot (no
 // other index that encode() prefers is larger), and room for kernels that write whole vectors.
 inline size_t selection_capacity(const Shard& shard, DType dtype) {

@@ -32,15 +32,25 @@ Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks
       ranks_(ranks),
       max_chunks_(traits.max_chunks) {}
 
-Plan Planner::plan(DType dtype, uint64_t numel, float divisor) const {
+Plan Planner::plan(DType dtype, uint64_t numel, float divisor) {
   Plan plan;
   plan.scheme = &scheme_;
   plan.chunks = chunks(numel * size_of(dtype));
-  if (scheme_.has_placement)
-    plan.placement = Placement::make(scheme_.placement, numel, owners_of(scheme_, ranks_), seed_);
+  if (scheme_.has_placement) plan.placement = placement(numel);
   plan.fingerprint =
       layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks, divisor);
   return plan;
+}
+
+// Words are placed by arithmetic; only lists of elements are worth keeping.
+std::shared_ptr<const Placement> Planner::placement(uint64_t numel) {
+  const auto make = [&] {
+    return Placement::make(scheme_.placement, numel, owners_of(scheme_, ranks_), seed_);
+  };
+  if (scheme_.placement != PlacementKind::hashed_elements) return make();
+  std::shared_ptr<const Placement>& kept = kept_[numel];
+  if (!kept) kept = make();
+  return kept;
 }
 
 int Planner::chunks(uint64_t bytes) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -20,21 +21,24 @@ struct Plan {
   uint64_t fingerprint = 0;
 };
 
+// Used by one thread at a time.
 class Planner {
  public:
   // `chunks` 0 leaves the number to the planner. Throws InvalidArgument if it is not in
   // [0, kMaxChunks], or if the scheme is not known.
   Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks, const Traits& traits);
 
-  Plan plan(DType dtype, uint64_t numel, float divisor) const;
+  Plan plan(DType dtype, uint64_t numel, float divisor);
 
  private:
   int chunks(uint64_t bytes) const;
+  std::shared_ptr<const Placement> placement(uint64_t numel);
 
   const Scheme& scheme_;
   int chunks_;
   uint32_t seed_;
   int ranks_, max_chunks_;
+  std::map<uint64_t, std::shared_ptr<const Placement>> kept_;  // of hashed elements, by numel
 };
 
 }  // namespace zen

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/fragment.h"
 #include "schemes/chunks.h"
 
 namespace zen {
@@ -16,7 +17,8 @@ struct Chunk {
   WordRange range;
   std::vector<Shard> shards;   // by owner
   std::vector<Buffer> pushed;  // by owner: this rank's messages
-  std::vector<Buffer> sums;    // by owner: the pull's messages, own and received
+  // By owner and piece: the pull's messages, own and received.
+  std::vector<std::vector<Buffer>> sums;
   Ticket push = 0;
   std::vector<std::vector<Ticket>> pull;  // by round and step
 };
@@ -41,13 +43,18 @@ class PushPull final : public Exchange {
   void expect_pull(Chunk& chunk, size_t round);
   void send_pull(Chunk& chunk, size_t round);
   void take_pull(Chunk& chunk, size_t round);
+  size_t pull_capacity(const Chunk& chunk, int owner) const;
+  std::vector<Buffer> in_pieces(const Buffer& sum) const;
+  Buffer whole(const Chunk& chunk, int owner) const;
   void decode(Chunk& chunk);
 
   Context context_;
   EncodeOptions push_, pull_;
   int rank_, size_;
   bool ordered_;
-  PullPattern rounds_;
+  Allocate allocate_;
+  int pieces_;
+  std::vector<PullRound> rounds_;
   std::vector<Chunk> chunks_;
   std::vector<uint64_t> listed_;  // by owner
   uint64_t listed_in_sums_ = 0;
@@ -60,13 +67,16 @@ PushPull::PushPull(const Context& context, const PushPullOptions& options)
       rank_(context.transport.rank()),
       size_(context.transport.size()),
       ordered_(context.transport.traits().ordered),
-      rounds_(options.pattern(rank_, size_)),
+      allocate_([&device = context.device](size_t bytes) { return device.allocate(bytes); }),
       listed_(size_) {
+  PullPattern pattern = options.pattern(rank_, size_);
+  pieces_ = pattern.pieces;
+  rounds_ = std::move(pattern.rounds);
   for (const WordRange range : chunk_ranges(context, size_)) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.number = static_cast<uint8_t>(chunks_.size() - 1);
     chunk.range = range;
-    chunk.sums.resize(size_);
+    chunk.sums.assign(size_, std::vector<Buffer>(pieces_));
     chunk.pull.resize(rounds_.size());
     for (int owner = 0; owner < size_; ++owner)
       chunk.shards.push_back(context.placement->shard(owner, range));
@@ -145,19 +155,34 @@ void PushPull::reduce(Chunk& chunk) {
   std::vector<Incoming> by_rank;
   for (int source = 0; source < size_; ++source)
     by_rank.push_back({received[source], identity(chunk, kPushPhase, source), dtype});
-  chunk.sums[rank_] = context_.device
-                          .merge(by_rank, chunk.shards[rank_], dtype, context_.divisor, pull_,
-                                 identity(chunk, kPullPhase, rank_))
-                          .message;
+  chunk.sums[rank_] = in_pieces(context_.device
+                                    .merge(by_rank, chunk.shards[rank_], dtype, context_.divisor,
+                                           pull_, identity(chunk, kPullPhase, rank_))
+                                    .message);
+}
+
+size_t PushPull::pull_capacity(const Chunk& chunk, int owner) const {
+  return max_message_bytes(chunk.shards[owner], context_.gradient.dtype, pull_.choice);
+}
+
+std::vector<Buffer> PushPull::in_pieces(const Buffer& sum) const {
+  return pieces_ == 1 ? std::vector{sum} : cut(sum, pieces_, allocate_);
+}
+
+Buffer PushPull::whole(const Chunk& chunk, int owner) const {
+  if (pieces_ == 1) return chunk.sums[owner][0];
+  return join(chunk.sums[owner], identity(chunk, kPullPhase, owner), owner,
+              pull_capacity(chunk, owner), allocate_);
 }
 
 void PushPull::expect_pull(Chunk& chunk, size_t round) {
   for (const PullStep& step : rounds_[round]) {
     std::vector<Expected> from;
-    for (const Route& route : step.receive)
-      if (takes_messages(chunk, route.owner))
-        from.push_back({route.peer, max_message_bytes(chunk.shards[route.owner],
-                                                      context_.gradient.dtype, pull_.choice)});
+    for (const Route& route : step.receive) {
+      if (!takes_messages(chunk, route.owner)) continue;
+      const size_t capacity = pull_capacity(chunk, route.owner);
+      from.push_back({route.peer, pieces_ == 1 ? capacity : max_fragment_bytes(capacity, pieces_)});
+    }
     chunk.pull[round].push_back(context_.transport.expect(tag(chunk, kPullPhase + round), from));
   }
 }
@@ -169,7 +194,7 @@ void PushPull::send_pull(Chunk& chunk, size_t round) {
     std::vector<Outgoing> messages;
     for (const Route& route : rounds_[round][i].send)
       if (takes_messages(chunk, route.owner))
-        messages.push_back({route.peer, chunk.sums[route.owner]});
+        messages.push_back({route.peer, chunk.sums[route.owner][route.piece]});
     context_.transport.send(chunk.pull[round][i], messages);
   }
 }
@@ -182,7 +207,7 @@ void PushPull::take_pull(Chunk& chunk, size_t round) {
     for (const Route& route : rounds_[round][i].receive) {
       if (!takes_messages(chunk, route.owner)) continue;
       // Cut to its own length, because a later round may pass it on.
-      chunk.sums[route.owner] = next->slice(0, message_bytes(next->span()));
+      chunk.sums[route.owner][route.piece] = next->slice(0, message_bytes(next->span()));
       ++next;
     }
   }
@@ -194,7 +219,7 @@ void PushPull::decode(Chunk& chunk) {
   for (int owner = 0; owner < size_; ++owner)
     if (takes_messages(chunk, owner))
       updates.push_back(
-          {chunk.sums[owner], identity(chunk, kPullPhase, owner), chunk.shards[owner]});
+          {whole(chunk, owner), identity(chunk, kPullPhase, owner), chunk.shards[owner]});
   listed_in_sums_ += context_.device.decode_write(updates, context_.gradient);
   chunk.sums.clear();
 }

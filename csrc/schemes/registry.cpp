@@ -29,9 +29,13 @@ const std::vector<Scheme>& schemes() {
   static const std::vector<Scheme> all = {allreduce(),
                                           agsparse(),
                                           sparcml(),
+                                          sparcml_coo(),
                                           omnireduce(),
                                           sparse_ps(),
                                           sparse_ps_broadcast(),
+                                          sparse_ps_scatter_allgather(),
+                                          zen_paper(),
+                                          zen_paper_coo_pull(),
                                           balanced_parallelism(),
                                           hierarchical()};
   return all;

@@ -55,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Everything, DecodeWriteTest,
                          });
 
 TEST(DecodeWriteChunks, write_their_own_words) {
-  for (PlacementKind kind : {PlacementKind::ranges, PlacementKind::hashed}) {
+  for (PlacementKind kind :
+       {PlacementKind::ranges, PlacementKind::hashed, PlacementKind::hashed_elements}) {
     const auto placement = Placement::make(kind, 20011, 3, 4);
     TestGradient source = make_gradient(DType::f32, 20011, Pattern::uniform, 0.5, 2);
     for (WordRange range : placement->split(3)) {
@@ -69,7 +70,8 @@ TEST(DecodeWriteChunks, write_their_own_words) {
 
 // Owners of unequal density, several chunks, a short last word: every reader ends elsewhere.
 TEST(DecodeWriteTogether, writes_what_the_messages_write_one_by_one) {
-  for (PlacementKind kind : {PlacementKind::ranges, PlacementKind::hashed})
+  for (PlacementKind kind :
+       {PlacementKind::ranges, PlacementKind::hashed, PlacementKind::hashed_elements})
     for (int owners : {1, 2, 5, 16}) {
       const auto placement = Placement::make(kind, 70001, owners, 4);
       TestGradient source = make_gradient(DType::f32, 70001, Pattern::one_range, 0.3, 2);

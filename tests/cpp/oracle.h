@@ -38,7 +38,7 @@ inline std::vector<Lists> oracle_select(TestGradient& gradient, const Placement&
     if (is_zero(gradient.dtype(), gradient.bits(elem)))
       gradient.set_bits(elem, 0);
     else
-      lists[static_cast<size_t>(placement.owner(elem / kWordElems))][elem] = gradient.bits(elem);
+      lists[static_cast<size_t>(placement.owner_of_element(elem))][elem] = gradient.bits(elem);
   }
   return lists;
 }
@@ -84,10 +84,10 @@ inline Lists lists_of(const ShardSelection& selection) {
       uint32_t bits = 0;
       std::memcpy(&bits, values, size_of(selection.dtype));
       values += size_of(selection.dtype);
-      lists[shard.word(slot) * kWordElems + elem] = bits;
+      lists[shard.element(slot, elem)] = bits;
       ++in_word;
     }
-    if (in_word == shard.placement->elements(shard.word(slot))) ++full_words;
+    if (in_word == shard.slot_elements(slot)) ++full_words;
     ++mask;
   }
   EXPECT_EQ(selection.count, lists.size());
@@ -109,12 +109,13 @@ inline OpenMessage open_message(const Lists& lists, const Shard& shard, DType dt
   std::memset(open.presence.data, 0, open.presence.bytes);
   open.values = open.message.data + kHeaderBytes;
   std::byte* values = open.message.data + kHeaderBytes;
+  auto it = lists.begin();
   for (uint64_t slot = 0; slot < shard.slots; ++slot) {
-    const uint64_t first = shard.word(slot) * kWordElems;
     uint64_t mask = 0;
-    for (auto it = lists.lower_bound(first); it != lists.end() && it->first < first + 64; ++it) {
-      mask |= uint64_t{1} << (it->first - first);
-      std::memcpy(values, &it->second, size_of(dtype));
+    for (uint64_t elem = 0; elem < shard.slot_elements(slot) && it != lists.end(); ++elem) {
+      if (it->first != shard.element(slot, elem)) continue;
+      mask |= uint64_t{1} << elem;
+      std::memcpy(values, &it++->second, size_of(dtype));
       values += size_of(dtype);
     }
     if (mask == 0) continue;

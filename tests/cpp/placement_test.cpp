@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -105,6 +106,31 @@ TEST(Placement, split_covers_the_words_with_nearly_equal_ranges) {
   });
 }
 
+TEST(HashedElements, shards_of_all_ranges_hold_every_element_once_and_ascend) {
+  for (const uint64_t numel : kSizes)
+    for (const int owners : {1, 2, 7, 300})
+      for (const int parts : {1, 2, 5}) {
+        const auto placement = Placement::make(PlacementKind::hashed_elements, numel, owners, 17);
+        std::vector<int> seen(numel, 0);
+        for (const WordRange range : placement->split(parts))
+          for (int owner = 0; owner < owners; ++owner) {
+            const Shard shard = placement->shard(owner, range);
+            EXPECT_EQ(shard.slots, Placement::words_for(shard.elements));
+            uint64_t next = range.begin * kWordElems;
+            for (uint64_t slot = 0; slot < shard.slots; ++slot)
+              for (uint64_t elem = 0; elem < shard.slot_elements(slot); ++elem) {
+                const uint64_t number = shard.element(slot, elem);
+                ASSERT_GE(number, next);
+                ASSERT_LT(number, std::min(range.end * kWordElems, numel));
+                EXPECT_EQ(placement->owner_of_element(number), owner);
+                ++seen[number];
+                next = number + 1;
+              }
+          }
+        EXPECT_EQ(std::ranges::count(seen, 1), static_cast<std::ptrdiff_t>(numel));
+      }
+}
+
 TEST(Placement, ranges_have_nearly_equal_lengths) {
   const auto placement = Placement::make(PlacementKind::ranges, 64 * 1000 + 1, 7, 0);
   for (int owner = 0; owner < 7; ++owner) EXPECT_NEAR(placement->slots(owner), 143, 1);
@@ -192,6 +218,8 @@ TEST(Placement, refuses_impossible_shapes) {
   EXPECT_THROW(Placement::make(PlacementKind::hashed, 10, 65536, 0), InvalidArgument);
   EXPECT_THROW(Placement::make(PlacementKind::whole, 10, 2, 0), InvalidArgument);
   EXPECT_THROW(Placement::make(PlacementKind::ranges, (uint64_t{1} << 38) + 1, 2, 0),
+               InvalidArgument);
+  EXPECT_THROW(Placement::make(PlacementKind::hashed_elements, uint64_t{1} << 32, 2, 0),
                InvalidArgument);
   EXPECT_THROW(Placement::make(PlacementKind::ranges, 10, 2, 0)->split(0), InvalidArgument);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/hierarchical_hash.h"
 #include "oracle.h"
 
 namespace zen::test {
@@ -39,6 +40,9 @@ TEST_P(SelectTest, finds_what_the_oracle_finds) {
         expect_selects_like_oracle(input, *placement, placement->all(), isa);
         if (HasFatalFailure()) return;
       }
+      const auto elements = Placement::make(PlacementKind::hashed_elements, numel, 5, 7);
+      expect_selects_like_oracle(input, *elements, elements->all(), preferred_isa());
+      if (HasFatalFailure()) return;
     }
 }
 
@@ -53,7 +57,8 @@ TEST(SelectPlacement, serves_any_number_of_owners) {
   const TestGradient input = make_gradient(DType::f32, 20011, Pattern::uniform, 0.1, 3);
   for (Isa isa : supported_isas())
     for (int owners : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 100, 65535})
-      for (PlacementKind kind : {PlacementKind::hashed, PlacementKind::ranges}) {
+      for (PlacementKind kind :
+           {PlacementKind::hashed, PlacementKind::ranges, PlacementKind::hashed_elements}) {
         SCOPED_TRACE(std::to_string(owners) + " owners");
         const auto placement = Placement::make(kind, input.numel(), owners, 11);
         expect_selects_like_oracle(input, *placement, placement->all(), isa);
@@ -64,8 +69,8 @@ TEST(SelectPlacement, serves_any_number_of_owners) {
 TEST(SelectPlacement, ranges_of_words_cover_the_gradient) {
   const TestGradient input = make_gradient(DType::bf16, 10007, Pattern::rows, 0.3, 5);
   for (Isa isa : supported_isas())
-    for (PlacementKind kind :
-         {PlacementKind::whole, PlacementKind::ranges, PlacementKind::hashed}) {
+    for (PlacementKind kind : {PlacementKind::whole, PlacementKind::ranges, PlacementKind::hashed,
+                               PlacementKind::hashed_elements}) {
       const auto placement =
           Placement::make(kind, input.numel(), kind == PlacementKind::whole ? 1 : 3, 0);
       for (WordRange range : placement->split(4)) {
@@ -75,6 +80,20 @@ TEST(SelectPlacement, ranges_of_words_cover_the_gradient) {
       }
       expect_selects_like_oracle(input, *placement, {5, 5}, isa);
     }
+}
+
+// All non-zeros belong to one owner, which has serial memory for a few more than its share only.
+TEST(SelectElements, a_full_serial_memory_loses_nothing) {
+  constexpr uint64_t kNumel = 100'000;
+  const auto placement = Placement::make(PlacementKind::hashed_elements, kNumel, 16, 3);
+  TestGradient gradient(DType::f32, kNumel);
+  uint64_t nonzeros = 0;
+  for (uint64_t elem = 0; elem < kNumel; ++elem)
+    if (placement->owner_of_element(elem) == 5) gradient.set(elem, 1), ++nonzeros;
+  HierarchicalHash hash = make_hierarchical_hash(PartitionHash(16, 3), 3, 3, nonzeros, 2, 1);
+  std::vector<uint32_t> all = nonzero_indices<uint32_t>(gradient.view());
+  ASSERT_THROW(insert_indices(std::span<const uint32_t>(all), hash), SerialMemoryFull);
+  expect_selects_like_oracle(gradient, *placement, placement->all(), preferred_isa());
 }
 
 TEST(SelectArguments, refuses_a_gradient_of_another_size) {

@@ -49,18 +49,23 @@ class StrictObserver final : public Observer {
   Stage stage_ = Stage::select;
 };
 
+inline std::shared_ptr<const Placement> placement_of(const Job& job) {
+  const Scheme& scheme = find_scheme(job.scheme);
+  if (!scheme.has_placement) return nullptr;
+  const int ranks = static_cast<int>(job.inputs.size());
+  return Placement::make(scheme.placement, job.inputs[0].size(),
+                         scheme.placement == PlacementKind::whole ? 1 : ranks, job.seed);
+}
+
 // Everything one rank needs for one job.
 class RankJob {
  public:
-  RankJob(const Job& job, uint32_t sequence, Device& device, Transport& transport, Bytes& gradient)
+  RankJob(const Job& job, const std::shared_ptr<const Placement>& placement, uint32_t sequence,
+          Device& device, Transport& transport, Bytes& gradient)
       : observer_(std::make_unique<StrictObserver>()) {
     const Scheme& scheme = find_scheme(job.scheme);
     const int size = transport.size();
     const uint64_t numel = job.inputs[0].size();
-    std::shared_ptr<const Placement> placement;
-    if (scheme.has_placement)
-      placement = Placement::make(scheme.placement, numel,
-                                  scheme.placement == PlacementKind::whole ? 1 : size, job.seed);
     gradient = pack(job.inputs[transport.rank()], job.dtype);
     const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
     const auto layout = static_cast<uint32_t>(
@@ -82,14 +87,16 @@ inline Outcome run_jobs(ThreadGroup& group, const std::vector<Job>& jobs,
                         std::vector<Answer>& answers) {
   answers.assign(jobs.size(),
                  {std::vector<Bytes>(group.size()), std::vector<Report>(group.size())});
+  std::vector<std::shared_ptr<const Placement>> placements;
+  for (const Job& job : jobs) placements.push_back(placement_of(job));
   return run_ranks(group, [&](int rank) {
     CpuDevice device;
     std::vector<std::unique_ptr<RankJob>> running;
     for (size_t j = 0; j <= jobs.size(); ++j) {
       if (j < jobs.size()) {
-        running.push_back(std::make_unique<RankJob>(jobs[j], static_cast<uint32_t>(j), device,
-                                                    group.transport(rank),
-                                                    answers[j].by_rank[rank]));
+        running.push_back(
+            std::make_unique<RankJob>(jobs[j], placements[j], static_cast<uint32_t>(j), device,
+                                      group.transport(rank), answers[j].by_rank[rank]));
         running[j]->exchange().prepare();
         running[j]->exchange().post();
       }

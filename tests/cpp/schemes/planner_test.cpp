@@ -44,5 +44,13 @@ TEST(Planner, schemes_without_placement_get_none) {
   EXPECT_EQ(placement->numel(), 1000u);
 }
 
+// Hashing every element takes longer than synchronising some of them.
+TEST(Planner, keeps_the_lists_of_hashed_elements) {
+  Planner paper("zen_paper", 0, 17, 3, kGlooTraits);
+  const auto placement = paper.plan(DType::f32, 1000, 3).placement;
+  EXPECT_EQ(paper.plan(DType::f16, 1000, 1).placement, placement);
+  EXPECT_NE(paper.plan(DType::f32, 1001, 3).placement, placement);
+}
+
 }  // namespace
 }  // namespace zen

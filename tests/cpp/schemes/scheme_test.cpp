@@ -100,8 +100,9 @@ TEST_P(SchemeTest, large_buckets_come_out_right) {
 // docs/numerics.md: schemes that add in the same order agree to the last bit.
 TEST(SchemeOrder, schemes_of_one_order_agree_to_the_bit) {
   const std::vector<std::vector<std::string>> families = {
-      {"agsparse", "omnireduce", "sparse_ps", "sparse_ps_broadcast", "balanced_parallelism"},
-      {"sparcml", "hierarchical"}};
+      {"agsparse", "omnireduce", "sparse_ps", "sparse_ps_broadcast", "sparse_ps_scatter_allgather",
+       "zen_paper", "zen_paper_coo_pull", "balanced_parallelism"},
+      {"sparcml", "sparcml_coo", "hierarchical"}};
   const Inputs inputs = make_inputs(Pattern::half, 7, 4097, DType::f32, 11);
   for (const auto& family : families) {
     ThreadGroup group(7);
