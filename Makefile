@@ -11,7 +11,8 @@ PACKAGE := build/torch-$(TORCH)/package
 RESULTS := build/results
 PYTHON_IN_VENV := PYTHONPATH=$(PACKAGE) $(VENV)/bin/python
 
-CXX_FILES = $(shell find csrc tests benchmarks -name '*.cpp' -o -name '*.h')
+CXX_FILES = $(shell find csrc cuda tests benchmarks -name '*.cpp' -o -name '*.h' -o -name '*.cu' \
+  -o -name '*.cuh')
 PYTHON_FILES = setup.py $(shell find python tests benchmarks examples scripts -name '*.py' -o -name '*.pyi')
 SHELL_FILES := scripts/*.sh .ci/run
 
@@ -80,7 +81,7 @@ lint: system-lint environment
 	@$(VENV)/bin/ruff format --check $(PYTHON_FILES)
 	@$(VENV)/bin/ruff check $(PYTHON_FILES)
 	@$(VENV)/bin/mypy $(PYTHON_FILES)
-	! grep -rnE '#include *[<"](torch|ATen|c10|pybind11|Python\.h)' csrc/core csrc/schemes
+	! grep -rnE '#include *[<"](torch|ATen|c10|pybind11|Python\.h)' csrc/core csrc/schemes cuda
 	if command -v shellcheck >/dev/null; then shellcheck $(SHELL_FILES); fi
 
 format: environment
