@@ -21,7 +21,7 @@ constexpr uint64_t round_up_8(uint64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-inline bool bit_at(const uint64_t* bits, uint64_t index) {
+constexpr bool bit_at(const uint64_t* bits, uint64_t index) {
   return (bits[index / 64] >> (index % 64) & 1) != 0;
 }
 

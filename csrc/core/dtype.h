@@ -1,5 +1,6 @@
 // Element types of gradients, and their exact conversions to and from float.
-// Conversions use integer arithmetic only, so that every device produces the same bits.
+// Conversions use integer arithmetic only, so that every device produces the same bits: kernels of
+// cuda/ call these very functions, which is why they are constexpr.
 #pragma once
 
 #include <bit>
@@ -66,15 +67,15 @@ decltype(auto) with_type(DType dtype, F&& f) {
   return f(float{});
 }
 
-inline float to_float(float x) {
+constexpr float to_float(float x) {
   return x;
 }
 
-inline float to_float(bf16 x) {
+constexpr float to_float(bf16 x) {
   return std::bit_cast<float>(uint32_t{x.bits} << 16);
 }
 
-inline float to_float(f16 x) {
+constexpr float to_float(f16 x) {
   const uint32_t sign = uint32_t{x.bits} >> 15 << 31;
   uint32_t exponent = (x.bits >> 10) & 0x1f, mantissa = x.bits & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
@@ -90,22 +91,22 @@ inline float to_float(f16 x) {
 
 // Round to nearest, ties to even. NaN stays NaN (quiet, payload truncated).
 template <class T>
-T from_float(float x);
+constexpr T from_float(float x);
 
 template <>
-inline float from_float<float>(float x) {
+constexpr float from_float<float>(float x) {
   return x;
 }
 
 template <>
-inline bf16 from_float<bf16>(float x) {
+constexpr bf16 from_float<bf16>(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
 template <>
-inline f16 from_float<f16>(float x) {
+constexpr f16 from_float<f16>(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const auto sign = static_cast<uint16_t>(bits >> 31 << 15);
   const uint32_t magnitude = bits & 0x7fffffffu;

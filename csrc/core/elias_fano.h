@@ -22,21 +22,21 @@ namespace zen {
 // Lengths of the two strings. REQUIRES: count <= universe <= 2^63.
 class EliasFano {
  public:
-  EliasFano(uint64_t count, uint64_t universe) : count_(count), universe_(universe) {
+  constexpr EliasFano(uint64_t count, uint64_t universe) : count_(count), universe_(universe) {
     if (count == 0) return;
     low_width_ = static_cast<uint64_t>(std::bit_width(universe / count)) - 1;
     high_bits_ = count + ((universe - 1) >> low_width_);
   }
 
-  uint64_t count() const { return count_; }
-  uint64_t universe() const { return universe_; }
-  uint64_t low_width() const { return low_width_; }
-  uint64_t low_bits() const { return count_ * low_width_; }
-  uint64_t low_words() const { return words_for_bits(low_bits()); }
-  uint64_t high_bits() const { return high_bits_; }
-  uint64_t high_words() const { return words_for_bits(high_bits_); }
-  uint64_t words() const { return low_words() + high_words(); }
-  uint64_t bytes() const { return words() * 8; }
+  constexpr uint64_t count() const { return count_; }
+  constexpr uint64_t universe() const { return universe_; }
+  constexpr uint64_t low_width() const { return low_width_; }
+  constexpr uint64_t low_bits() const { return count_ * low_width_; }
+  constexpr uint64_t low_words() const { return words_for_bits(low_bits()); }
+  constexpr uint64_t high_bits() const { return high_bits_; }
+  constexpr uint64_t high_words() const { return words_for_bits(high_bits_); }
+  constexpr uint64_t words() const { return low_words() + high_words(); }
+  constexpr uint64_t bytes() const { return words() * 8; }
 
  private:
   uint64_t count_, universe_;

@@ -68,14 +68,14 @@ struct Deal {
   uint32_t mix = 0;  // fmix32 of the placement's seed
   int owners = 1;
 
-  int first_owner(uint64_t block) const {
+  constexpr int first_owner(uint64_t block) const {
     return owner_of_hash(fmix32(static_cast<uint32_t>(block) ^ mix), owners);
   }
-  int owner(uint64_t word) const {
+  constexpr int owner(uint64_t word) const {
     const auto n = static_cast<uint64_t>(owners);
     return static_cast<int>((word + static_cast<uint64_t>(first_owner(word / n))) % n);
   }
-  uint64_t word(int owner, uint64_t block) const {
+  constexpr uint64_t word(int owner, uint64_t block) const {
     const int turn = owner - first_owner(block);
     return block * static_cast<uint64_t>(owners) +
            static_cast<uint64_t>(turn < 0 ? turn + owners : turn);
