@@ -90,7 +90,7 @@ bool Pipeline::agreed(Task& task, uint32_t sequence) {
       layout.description + ", number " + std::to_string(sequence) + " on this group";
   if (!attempt(task, "agree", [&] { transport_.agree(fingerprint.result(), description); }))
     return false;
-  known_.insert(layout.fingerprint);
+  if (!layout.always_agree) known_.insert(layout.fingerprint);
   return true;
 }
 

@@ -4,8 +4,7 @@
 // 1. Buckets are posted and finished in the order in which they were started.
 // 2. Over an ordered transport a bucket is posted only when the one before it is finished.
 // 3. A layout that this group has not used yet is agreed on first, with nothing in flight: a
-// message
-//    that is longer than its receiver expects would kill the receiving process.
+//    message that is longer than its receiver expects would kill the receiving process.
 // 4. The first failure ends it: the peers are woken, every bucket in flight and every later one
 //    fails with a message that tells what happened first.
 #pragma once

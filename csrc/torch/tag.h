@@ -1,6 +1,7 @@
 // A Tag as the non-negative 31-bit integer that point-to-point operations of c10d take.
 //
-//   bits 30..20  layout, its low 11 bits: ranks with different ideas of a bucket never match
+//   bits 30..20  layout, its low 11 bits: of ranks with different ideas of a bucket, which agree()
+//                finds first, 1 in 2048 would match
 //   bits 19..8   sequence modulo 4096: far more than the buckets ever in flight
 //   bits  7..4   phase
 //   bits  3..0   chunk
