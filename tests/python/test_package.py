@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,16 @@ def test_setup_without_the_cuda_toolkit(
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", toolkit)
     monkeypatch.setenv("ZENSYNC_BUILD_CUDA", "1")
     assert "set CUDA_HOME" in refusal()
+
+
+def test_source_distribution_has_what_a_build_reads(tmp_path: Path) -> None:
+    setup = [sys.executable, str(SETUP), "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    subprocess.run([*setup, "sdist", "--dist-dir", str(tmp_path)], cwd=SETUP.parent, check=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        packed = {Path(*Path(name).parts[1:]) for name in files.getnames()}
+    sources = {path.relative_to(SETUP.parent) for path in (SETUP.parent / "csrc").rglob("*.*")}
+    assert sources <= packed, sources - packed
 
 
 def test_setup_with_a_wrong_choice(monkeypatch: pytest.MonkeyPatch) -> None:
