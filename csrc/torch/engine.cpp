@@ -16,6 +16,10 @@ namespace {
 
 constexpr size_t kInFlight = 2;  // one bucket on the wire while the next is prepared
 
+// Whose thread this is, if any's. The id of a thread would not do: it is given to another thread
+// after a join, and reading it while somebody joins is a race.
+thread_local const Engine* engine_of_this_thread = nullptr;
+
 // The dtypes that schemes work on; others go through the backend's all-reduce.
 std::optional<DType> scheme_dtype(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -210,10 +214,15 @@ Engine::~Engine() {
 }
 
 void Engine::submit(Request request) {
+  auto job = std::make_unique<Job>(*this, std::move(request));
   ++unfinished_;
-  if (queue_.push(std::make_unique<Job>(*this, std::move(request)))) return;
+  if (queue_.push(std::move(job))) return;
   --unfinished_;
-  throw InvalidArgument("zensync: this engine is closed");
+  throw InvalidArgument("zensync: this engine is closed: make another State");
+}
+
+bool Engine::on_own_thread() const {
+  return engine_of_this_thread == this;
 }
 
 void Engine::close() {
@@ -227,6 +236,7 @@ void Engine::close() {
 
 void Engine::run() {
   pthread_setname_np(pthread_self(), "zensync");
+  engine_of_this_thread = this;
   Pipeline pipeline(*transport_);
   for (;;) {
     // With a bucket in flight there is something better to do than to wait for the next.

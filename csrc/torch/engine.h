@@ -64,7 +64,7 @@ class Engine {
   void close();
 
   // Is the caller one of this engine's completions?
-  bool on_own_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
+  bool on_own_thread() const;
 
   int rank() const { return rank_; }
   const std::string& scheme() const { return scheme_; }

@@ -121,6 +121,7 @@ PYBIND11_MODULE(_C, module) {
           },
           py::arg("tensor"), py::kw_only(), py::arg("op"))
       .def("close", &PythonEngine::close)
+      .def_property_readonly("on_own_thread", &PythonEngine::on_own_thread)
       .def("statistics", [](const PythonEngine& engine) { return to_python(engine.statistics()); })
       .def_property_readonly("rank", &PythonEngine::rank)
       .def_property_readonly("scheme", &PythonEngine::scheme)

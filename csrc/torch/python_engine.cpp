@@ -77,6 +77,13 @@ bool PythonEngine::forked() const {
   return process_ != getpid();
 }
 
+void PythonEngine::refuse_if_forked() const {
+  if (forked())
+    throw InvalidArgument(
+        "zensync: this process was forked after the engine was made, and a child has neither its "
+        "thread nor its connections: fork first, or start processes by spawn");
+}
+
 PythonEngine::~PythonEngine() {
   if (forked()) {
     static_cast<void>(engine_.release());
@@ -94,6 +101,7 @@ PythonEngine::~PythonEngine() {
 }
 
 PythonEngine::Future PythonEngine::hook(c10d::GradBucket& bucket) {
+  refuse_if_forked();
   const at::Tensor& buffer = bucket.getBuffer();
   const auto index = static_cast<int>(bucket.getIndex());
   return submit(*engine_,
@@ -108,6 +116,7 @@ PythonEngine::Future PythonEngine::hook(c10d::GradBucket& bucket) {
 }
 
 PythonEngine::Future PythonEngine::all_reduce(const at::Tensor& tensor, Reduce reduce) {
+  refuse_if_forked();
   check_supported(tensor, reduce);
   if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
     throw InvalidArgument(

@@ -26,9 +26,11 @@ class PythonEngine {
   Future hook(c10d::GradBucket& bucket);
 
   // In place, for any shape and strides. Throws InvalidArgument if the tensor is not supported.
+  // In a forked child it throws, as hook() does: what it submitted would wait for ever.
   Future all_reduce(const at::Tensor& tensor, Reduce reduce);
 
   void close();
+  bool on_own_thread() const { return engine_->on_own_thread(); }
   Statistics::Snapshot statistics() const { return engine_->statistics(); }
   int rank() const { return engine_->rank(); }
   const std::string& scheme() const { return engine_->scheme(); }
@@ -36,6 +38,7 @@ class PythonEngine {
 
  private:
   bool forked() const;
+  void refuse_if_forked() const;
 
   std::unique_ptr<Engine> engine_;
   pid_t process_;

@@ -5,6 +5,7 @@ would differ from rank to rank.
 """
 
 import atexit
+import os
 import weakref
 from datetime import timedelta
 
@@ -14,7 +15,10 @@ from torch.distributed import distributed_c10d as c10d
 
 from zensync import _C
 
-_engines: "weakref.WeakSet[_C.Engine]" = weakref.WeakSet()
+# What is left to do for a group when its engine is gone, by engine.
+_engines: "weakref.WeakKeyDictionary[_C.Engine, weakref.finalize[..., _C.Engine]]" = (
+    weakref.WeakKeyDictionary()
+)
 _clones: "weakref.WeakKeyDictionary[dist.ProcessGroup, int]" = weakref.WeakKeyDictionary()
 
 
@@ -27,21 +31,47 @@ def make_engine(
     transport: str = "",
 ) -> _C.Engine:
     """Collective over the members of `group` (None: all ranks)."""
-    engine = _C.Engine(
-        _clone(group), scheme=scheme, chunks=chunks, pack_values=pack_values, transport=transport
-    )
-    _engines.add(engine)
+    clone = _clone(group)
+    try:
+        engine = _C.Engine(
+            clone, scheme=scheme, chunks=chunks, pack_values=pack_values, transport=transport
+        )
+    except BaseException:
+        _destroy(clone, os.getpid())
+        raise
+    _engines[engine] = weakref.finalize(engine, _destroy, clone, os.getpid())
+    _engines[engine].atexit = False  # the process takes everything with it
     return engine
 
 
-def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    parent = group if group is not None else dist.group.WORLD
-    if parent is None:
-        raise ValueError("there is no default process group: call init_process_group() first")
-    if not isinstance(parent, dist.ProcessGroup) or dist.get_rank(parent) < 0:
+def close_engine(engine: _C.Engine) -> None:
+    """Ends the engine and gives its group's threads and connections back."""
+    engine.close()
+    _engines[engine]()
+
+
+def _destroy(clone: dist.ProcessGroup, process: int) -> None:
+    """torch keeps a group, with its threads and sockets, until it is told to let go."""
+    if os.getpid() == process and clone in c10d._world.pg_map:
+        dist.destroy_process_group(clone)
+
+
+def check_group(group: dist.ProcessGroup | None) -> None:
+    """Refuses what is no group, and a group without this rank."""
+    if group is None or (isinstance(group, dist.ProcessGroup) and dist.get_rank(group) >= 0):
+        return
+    if isinstance(group, dist.ProcessGroup) or group == dist.GroupMember.NON_GROUP_MEMBER:
         raise ValueError(
             "this rank is not a member of the process group: call this on members only"
         )
+    raise TypeError(f"the process group is {group!r}: it must be a ProcessGroup or None")
+
+
+def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    check_group(group)
+    parent = group if group is not None else dist.group.WORLD
+    if parent is None:
+        raise ValueError("there is no default process group: call init_process_group() first")
     # new_group() would do, but for its names: with all ranks it is collective over all ranks, and
     # with members only it counts the groups of each rank, which hangs where the counts differ.
     number = _clones.get(parent, 0)
@@ -64,7 +94,14 @@ def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:
     """Of a group's operations. It is not inherited, so a clone must be told."""
-    backend = group._get_backend(torch.device("cpu"))
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError as error:
+        raise ValueError(
+            f"the process group's backend {dist.get_backend(group)!r} does not move CPU tensors, "
+            "which zensync does: use init_process_group('cpu:gloo,cuda:nccl'), or give it a gloo "
+            "group, new_group(backend='gloo')"
+        ) from error
     backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     timeout = backend.options._timeout
     assert isinstance(timeout, timedelta)

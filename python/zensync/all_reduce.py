@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C
-from zensync._groups import make_engine
+from zensync._groups import close_engine, make_engine
 
 _engines: dict[tuple[dist.ProcessGroup, str], _C.Engine] = {}
 
@@ -45,8 +45,25 @@ def all_reduce(
     must be made in the same order on all ranks. The first call for a group and scheme makes a
     process group, so it is collective in the way `new_group` is.
     """
-    future = _engine(group, scheme).all_reduce(tensor, op=op)
+    _check(tensor, op, scheme)
+    engine = _engine(group, scheme)
+    if engine.on_own_thread and not async_op:
+        raise RuntimeError(
+            "zensync.all_reduce was called in a callback of one of its own futures, on the thread "
+            "that would have to do the work: pass async_op=True"
+        )
+    future = engine.all_reduce(tensor, op=op)
     return future if async_op else future.wait()
+
+
+def _check(tensor: torch.Tensor, op: str, scheme: str) -> None:
+    """What can be refused before anything is done together with the other ranks."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"tensor is a {type(tensor).__name__}: it must be a torch.Tensor")
+    if op not in ("mean", "sum"):
+        raise ValueError(f"op is {op!r}: choose mean or sum")
+    if scheme not in _C.schemes():
+        raise ValueError(f"scheme is {scheme!r}: choose one of {', '.join(_C.schemes())}")
 
 
 def _engine(group: dist.ProcessGroup | None, scheme: str) -> _C.Engine:
@@ -64,4 +81,4 @@ def _forget_destroyed_groups() -> None:
         try:
             dist.get_process_group_ranks(key[0])
         except KeyError:
-            _engines.pop(key).close()
+            close_engine(_engines.pop(key))

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C
-from zensync._groups import make_engine
+from zensync._groups import check_group, close_engine, make_engine
 from zensync._report import no_statistics, summary_line, summary_table
 from zensync.statistics import Statistics
 
@@ -62,11 +62,14 @@ class State:
         log_every: int = 0,
     ) -> None:
         _check_choice("scheme", scheme, _C.schemes())
-        _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
+        if chunks is not None:
+            _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
         if not isinstance(pack_values, bool):
             raise TypeError(f"pack_values is {pack_values!r}: it must be True or False")
-        _check_choice("transport", transport, ["capacity", "exact"])
+        if transport is not None:
+            _check_choice("transport", transport, ["capacity", "exact"])
         _check_range("log_every", log_every, 0, None)
+        check_group(process_group)
         self.process_group = process_group
         self.scheme = scheme
         self.chunks = chunks
@@ -123,7 +126,7 @@ class State:
     def close(self) -> None:
         """Ends the engine now instead of when the State dies. The State is of no use afterwards."""
         if self._engine is not None:
-            self._engine.close()
+            close_engine(self._engine)
 
     def __getstate__(self) -> dict[str, Any]:
         logger.warning("a process group cannot be saved: it is left out of the saved State")
@@ -168,14 +171,12 @@ class State:
             logger.info("%s", summary_line(statistics))
 
 
-def _check_choice(name: str, value: str | None, choices: list[str]) -> None:
-    if value is not None and value not in choices:
+def _check_choice(name: str, value: str, choices: list[str]) -> None:
+    if value not in choices:
         raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
-def _check_range(name: str, value: int | None, low: int, high: int | None) -> None:
-    if value is None:
-        return
+def _check_range(name: str, value: int, low: int, high: int | None) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}: it must be a whole number")
     if value < low or (high is not None and value > high):

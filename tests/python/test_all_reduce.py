@@ -207,6 +207,30 @@ def test_asynchronous_calls() -> None:
     run_ranks(2, reduces_asynchronously)
 
 
+def reduces_in_a_callback(rank: int) -> None:
+    """On the thread that would do the work: waiting for it there would be for ever."""
+    tensor = torch.ones(3)
+    zensync.all_reduce(tensor)
+    if rank == 1:
+        dist.barrier()  # rank 0 has its callback in place
+        zensync.all_reduce(tensor, op="sum")
+        zensync.all_reduce(tensor, op="sum")
+        return
+
+    def callback(done: torch.futures.Future[torch.Tensor]) -> torch.futures.Future[torch.Tensor]:
+        with pytest.raises(RuntimeError, match="pass async_op=True"):
+            zensync.all_reduce(done.value(), op="sum")
+        return zensync.all_reduce(done.value(), op="sum", async_op=True)
+
+    outer = zensync.all_reduce(tensor, op="sum", async_op=True).then(callback)
+    dist.barrier()
+    assert outer.wait().wait().tolist() == [4.0] * 3
+
+
+def test_a_call_in_a_callback_must_be_asynchronous() -> None:
+    run_ranks(2, reduces_in_a_callback)
+
+
 def reduces_in_groups(rank: int) -> None:
     groups = [dist.new_group([0, 1]), dist.new_group([1, 2])]
     for members, group in zip(([0, 1], [1, 2]), groups, strict=True):
@@ -241,8 +265,11 @@ def refuses(rank: int) -> None:
     assert "int16" in error(torch.ones(2, dtype=torch.int16))
     assert "use op='sum'" in error(torch.ones(2, dtype=torch.int64))
     assert "expand" in error(torch.ones(1).expand(4))
-    assert "choose mean or sum" in error(torch.ones(2), op="max")
-    assert "balanced_parallelism" in error(torch.ones(2), scheme="fast")
+    if rank == 0:  # the peers are not waited for
+        assert "op is 'max': choose mean or sum" in error(torch.ones(2), op="max")
+        assert "balanced_parallelism" in error(torch.ones(2), scheme="fast")
+        with pytest.raises(TypeError, match=r"tensor is a list: it must be a torch\.Tensor"):
+            zensync.all_reduce([1.0])  # type: ignore[call-overload]
     # None of them has harmed the group.
     tensor = torch.ones(2)
     zensync.all_reduce(tensor, op="sum")

@@ -85,6 +85,13 @@ ENDINGS = {
         import os
         child = os.fork()
         if child == 0:
+            for use in (lambda: model(torch.ones(1, 100)).sum().backward(),
+                        lambda: zensync.all_reduce(reduced)):
+                try:
+                    use()  # would wait for ever: the engine's thread is not there
+                    os._exit(1)
+                except ValueError as error:
+                    assert "this process was forked" in str(error), error
             state.close()
             del state, model
             os._exit(0)
@@ -92,12 +99,19 @@ ENDINGS = {
         dist.destroy_process_group()
     """,
     "many engines": """
-        for _ in range(20):
+        import os
+        def held():
+            return [len(os.listdir(f"/proc/self/{what}")) for what in ("task", "fd")]
+        before = held()
+        for number in range(20):
             again = zensync.State()
             other = DistributedDataParallel(torch.nn.Linear(10, 10))
             other.register_comm_hook(again, zensync.hook)
             other(torch.ones(1, 10)).sum().backward()
+            if number % 2:
+                again.close()
             del again, other
+        assert held() == before, f"threads and files: {before} before, now {held()}"
         dist.destroy_process_group()
     """,
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from models import Embedding, assert_same_gradients, indices, pair, step
 from ranks import run_ranks
 
@@ -16,6 +17,8 @@ import zensync
     ("options", "error", "message"),
     [
         ({"scheme": "fast"}, ValueError, "scheme is 'fast': choose one of allreduce"),
+        ({"scheme": None}, ValueError, "scheme is None: choose one of allreduce"),
+        ({"process_group": "allreduce"}, TypeError, "the process group is 'allreduce': it must"),
         ({"chunks": 0}, ValueError, "chunks is 0: it must be 1 to 16"),
         ({"chunks": 17}, ValueError, "chunks is 17: it must be 1 to 16"),
         ({"chunks": 2.0}, TypeError, "chunks is 2.0: it must be a whole number"),
@@ -23,6 +26,7 @@ import zensync
         ({"pack_values": 1}, TypeError, "pack_values is 1: it must be True or False"),
         ({"transport": "tcp"}, ValueError, "transport is 'tcp': choose one of capacity, exact"),
         ({"log_every": -1}, ValueError, "log_every is -1: it must be at least 0"),
+        ({"log_every": None}, TypeError, "log_every is None: it must be a whole number"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], error: type, message: str) -> None:
@@ -133,6 +137,26 @@ def is_closed(rank: int) -> None:
 
 def test_close() -> None:
     run_ranks(2, is_closed)
+
+
+def has_no_backend_for_the_cpu(rank: int) -> str:
+    from torch._C._distributed_c10d import FakeProcessGroup, HashStore
+
+    def make(common: Any, options: Any) -> Any:
+        create: Any = FakeProcessGroup._create_internal
+        return create(common.group_rank, common.group_size, options)
+
+    dist.Backend.register_backend("gpus", make, extended_api=True, devices=["cuda"])
+    dist.init_process_group("gpus", store=HashStore(), rank=rank, world_size=1)
+    with pytest.raises(ValueError) as caught:
+        zensync.State()
+    return str(caught.value)
+
+
+def test_backend_that_does_not_move_cpu_tensors() -> None:
+    (message,) = run_ranks(1, has_no_backend_for_the_cpu, group=False)
+    assert "backend 'gpus' does not move CPU tensors" in message
+    assert "cpu:gloo" in message
 
 
 def keeps_the_timeout(rank: int) -> float:
