@@ -3,6 +3,8 @@
 DEFAULT_TORCH := 2.13.0
 TORCH ?= $(DEFAULT_TORCH)
 ARGS ?=
+BENCHMARKS := bytes codec packing hashing imbalance
+BENCH ?= $(BENCHMARKS)
 JOBS ?= $(shell nproc)
 
 # Each version of torch has its environment and its build of the extension: they never mix.
@@ -28,7 +30,8 @@ help:
 	@echo "              ARGS=\"--ranks 4 --iterations 50 --rate 1gbit\"; ARGS=--help lists the rest"
 	@echo "make test     all tests: C++, C++ with sanitizers, Python"
 	@echo "              (parts of it: test-cpp, test-sanitized, test-python; beside it: test-races)"
-	@echo "make bench    micro benchmarks"
+	@echo "make bench    micro benchmarks, results in runs/codec.json; BENCH=codec runs one of them"
+	@echo "              ($(BENCHMARKS)), with ARGS=\"--dtype bfloat16\""
 	@echo "make bench-network  the schemes on shaped networks, beside plain DDP and others: needs root"
 	@echo "              ARGS=\"--ranks 4 --rates 200mbit\"; ARGS=--help lists the rest"
 	@echo "make fuzz     a million hostile inputs for each decoder"
@@ -60,9 +63,15 @@ test-python: extension
 	$(PYTHON_IN_VENV) -m pytest --junitxml=$(RESULTS)/python.xml $(ARGS)
 
 bench: system-bench
+ifneq ($(ARGS),)
+ifneq ($(words $(BENCH)),1)
+	$(error each benchmark has options of its own: say which, as in BENCH=codec ARGS="$(ARGS)")
+endif
+endif
 	$(call cmake_build,release,-DZENSYNC_BENCHMARKS=ON)
 	@mkdir -p runs
-	for benchmark in build/release/*_benchmark; do $$benchmark $(ARGS) || exit 1; done
+	@rm -f runs/codec.json
+	for name in $(BENCH); do build/release/$${name}_benchmark $(ARGS) || exit 1; done
 
 bench-network: extension
 	$(PYTHON_IN_VENV) -m zensync bench $(ARGS)

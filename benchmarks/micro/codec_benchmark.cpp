@@ -1,260 +1,128 @@
 // How close do the CPU kernels come to what memory allows?
 //
+//   codec_benchmark [--elements N] [--repetitions N] [--densities D,D] [--dtype NAME]
+//                   [--encodings NAME,NAME] [--threads N] [--json FILE]
+//
 // Every operation is compared with this core's own bandwidth, measured in the same run:
 //   select_encode  bytes of the gradient over time, against reading it
 //   merge          cache lines of the messages read and written over time, against copying
 //   decode_write   cache lines of the messages and of the gradient over time, against copying
-//   open           bytes of the message over time, against reading it
-// Operations and bandwidth probes take turns, so that a slow moment of the machine meets all of
-// them; medians are reported. Answers are checked before anything is timed.
-#include <algorithm>
+//   open           bytes of the message over time, against reading it; and its share of the time of
+//                  decoding, which is open and decode_write together
+// A copy counts each line read and each line written. A line of the gradient that is written in
+// part counts once although it has to be fetched first, so half of copy bandwidth is all that
+// memory allows where most lines are such. With several threads each works on a gradient of its
+// own, all of them together as large as one thread's, against the bandwidth of as many threads.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <time.h>
-
-#include "bandwidth.h"
-#include "core/bits.h"
+#include "codec_scenario.h"
 #include "core/buffer_pool.h"
-#include "core/codec.h"
 #include "core/cpu_features.h"
-#include "core/decode_write.h"
-#include "core/merge.h"
-#include "core/select.h"
+#include "result_rows.h"
 #include "synthetic.h"
+#include "timing.h"
 
 namespace zen::bench {
 namespace {
 
-constexpr size_t kLine = 64;
-constexpr int kOwners = 4;  // and ranks
-constexpr Identity kIdentity{};
+struct Encoder {
+  const char* name;
+  Choice choice;
+};
+
+constexpr Encoder kEncoders[] = {{"words", Choice::words},      {"positions", Choice::positions},
+                                 {"bitmap", Choice::bitmap},    {"coo", Choice::coo},
+                                 {"blocks", Choice::blocks},    {"dense", Choice::dense},
+                                 {"cheapest", Choice::cheapest}};
 
 struct Options {
   uint64_t elements = uint64_t{32} << 20;
-  int repetitions = 9;
-  std::string output = "runs/codec.json";
+  int repetitions = 5;
+  std::string json = "runs/codec.json";
   std::vector<DType> dtypes{DType::f32, DType::bf16};
   std::vector<double> densities{0.001, 0.01, 0.05, 0.2};
+  std::vector<int> threads{1, 2};
+  std::vector<Encoder> encoders{std::begin(kEncoders), std::end(kEncoders)};
 };
 
-struct Row {
-  std::string operation, encoding, pattern, bandwidth;
-  DType dtype;
-  double density;
-  double seconds = 0;
-  size_t bytes = 0;
+using Scenario = std::vector<std::unique_ptr<Inputs>>;  // one for each thread
+
+Scenario make_scenario(DType dtype, const Pattern& pattern, double density, int threads,
+                       const Options& options, const Allocate& allocate) {
+  Scenario scenario;
+  const uint64_t elements =
+      options.elements / static_cast<uint64_t>(threads) / kRowElems * kRowElems;
+  for (uint64_t thread = 0; thread < static_cast<uint64_t>(threads); ++thread)
+    scenario.push_back(
+        std::make_unique<Inputs>(dtype, pattern, density, elements, thread, allocate));
+  return scenario;
+}
+
+// The tasks of all threads, task by task.
+std::vector<Task> together(const std::vector<std::vector<Task>>& by_thread) {
+  std::vector<Task> tasks;
+  for (size_t task = 0; task < by_thread[0].size(); ++task) {
+    std::vector<Task> parts;
+    for (const auto& of_thread : by_thread) parts.push_back(of_thread[task]);
+    tasks.push_back(on_all_threads(parts));
+  }
+  return tasks;
+}
+
+ResultRow row_of(const Task& task, const ResultRow& base) {
+  ResultRow row = base;
+  row.operation = task.operation;
+  row.encoding = task.encoding;
+  row.seconds = task.median();
+  row.bytes = static_cast<double>(task.bytes);
+  row.bandwidth = task.bandwidth;
+  return row;
+}
+
+// Rows of the probes, or of one encoding with the probes measured beside it.
+void measure(Scenario& scenario, const Encoder& encoder, const ResultRow& base, int repetitions,
+             std::vector<ResultRow>& rows) {
+  std::vector<std::unique_ptr<Messages>> messages;
+  std::vector<std::vector<Task>> by_thread;
   double entropy = 0;
-  double ratio = 0;
-};
-
-// An operation to be timed, and the memory it touches.
-struct Task {
-  std::string operation, encoding, bandwidth;
-  size_t bytes = 0;
-  std::function<void()> run;
-  std::vector<double> seconds;
-
-  double median() {
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[seconds.size() / 2];
+  for (const auto& inputs : scenario) {
+    messages.push_back(std::make_unique<Messages>(*inputs, encoder.choice, encoder.name));
+    std::vector<Task> tasks = inputs->probes();
+    for (Task& task : messages.back()->tasks()) tasks.push_back(std::move(task));
+    by_thread.push_back(std::move(tasks));
+    entropy += inputs->entropy();
   }
-  double rate() { return static_cast<double>(bytes) / median(); }
-};
-
-// Processor time of this thread: what other processes take does not count.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  std::vector<Task> tasks = together(by_thread);
+  time_interleaved(tasks, repetitions);
+  std::map<std::string, const Task*> done;
+  for (const Task& task : tasks) done[task.operation] = &task;
+  for (const Task& task : tasks) {
+    const bool is_probe = task.encoding.empty();
+    if (is_probe && encoder.choice != Choice::words) continue;  // once is enough
+    ResultRow row = row_of(task, base);
+    row.ratio_to_bandwidth = task.rate() / done[task.bandwidth]->rate();
+    if (task.operation == "select_encode") row.entropy_bytes = entropy;
+    rows.push_back(row);
+  }
+  if (!done.contains("open")) return;
+  ResultRow share = row_of(*done["open"], base);
+  share.bandwidth = "decode";
+  share.ratio_to_bandwidth = share.seconds / (share.seconds + done["decode_write"]->median());
+  rows.push_back(share);
 }
 
-void time_interleaved(std::vector<Task>& tasks, int repetitions) {
-  for (int repetition = -1; repetition < repetitions; ++repetition)  // -1 warms up
-    for (Task& task : tasks) {
-      const double begin = thread_seconds();
-      task.run();
-      const double elapsed = thread_seconds() - begin;
-      if (repetition >= 0) task.seconds.push_back(elapsed);
-    }
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(std::string("wrong answer: ") + what);
-}
-
-bool same_bytes(const Buffer& a, const Buffer& b) {
-  return a.bytes == b.bytes && std::memcmp(a.data, b.data, a.bytes) == 0;
-}
-
-// Distinct cache lines of the gradient that the message writes.
-size_t lines_written(const OpenMessage& message, DType dtype) {
-  const auto per_line = static_cast<int>(kLine / size_of(dtype));
-  size_t lines = 0;
-  for (uint32_t i = 0; i < message.header.present_words; ++i)
-    for (uint64_t mask = message.mask_list()[i]; mask != 0;
-         mask &= ~(low_bits(static_cast<uint64_t>(per_line))
-                   << std::countr_zero(mask) / per_line * per_line))
-      ++lines;
-  return lines;
-}
-
-size_t opened_bytes(const OpenMessage& message) {
-  return message.header.value_bytes + message.header.present_words * 8 + message.presence.bytes;
-}
-
-// One density, pattern and dtype: inputs, expected answers and tasks.
-class Scenario {
- public:
-  Scenario(DType dtype, const Pattern& pattern, double density, uint64_t elements,
-           const Allocate& allocate)
-      : dtype_(dtype),
-        allocate_(allocate),
-        hashed_(Placement::make(PlacementKind::hashed, elements, kOwners, 1)),
-        whole_(Placement::make(PlacementKind::whole, elements, 1, 1)) {
-    for (int rank = 0; rank < kOwners; ++rank) {
-      gradients_.push_back({allocate(elements * size_of(dtype)), dtype, elements});
-      nonzeros_ = make_sparse(gradients_.back(), pattern, density, static_cast<uint64_t>(rank));
-    }
-    target_ = {allocate(elements * size_of(dtype)), dtype, elements};
-    entropy_ = entropy_bytes(gradients_.back(), pattern, nonzeros_);
-    prepare();
-  }
-
-  double entropy() const { return entropy_; }
-
-  std::vector<Task> tasks() {
-    const size_t gradient_bytes = target_.data.bytes;
-    size_t written = 0, merged = opened_bytes(sum_), message_bytes = 0;
-    for (int owner = 0; owner < kOwners; ++owner) {
-      const OpenMessage& message = opened_[static_cast<size_t>(owner)];
-      written += opened_bytes(message) + lines_written(message, dtype_) * kLine;
-      merged += opened_bytes(pushed_[static_cast<size_t>(owner)]);
-      message_bytes += message.message.bytes;
-    }
-    return {
-        {"read", "", "read", read_bytes(gradient_bytes), [this] { read(); }, {}},
-        {"copy", "", "copy", copy_bytes(gradient_bytes), [this] { copy(); }, {}},
-        {"fill", "", "fill", fill_bytes(gradient_bytes), [this] { fill(); }, {}},
-        {"select_encode", "words", "read", gradient_bytes, [this] { select_encode(); }, {}},
-        {"merge", "words", "copy", merged, [this] { merge_all(preferred_isa()); }, {}},
-        {"decode_write", "words", "copy", written, [this] { write_all(); }, {}},
-        {"open", "words", "read", message_bytes, [this] { open_all(); }, {}},
-    };
-  }
-
- private:
-  void prepare() {
-    messages_ = select_encode();
-    open_all();
-    std::memset(target_.data.data, 0, target_.data.bytes);
-    write_all();
-    require(same_bytes(target_.data, gradients_[0].data), "select, encode, open, decode_write");
-    for (const Gradient& gradient : gradients_) {
-      Selection selection = select(gradient, *whole_, whole_->all(), allocate_);
-      pushed_.push_back(open(encode(std::move(selection[0]), Choice::words, kIdentity, allocate_),
-                             whole(), dtype_, kIdentity, allocate_));
-    }
-    Buffer fast = merge_all(preferred_isa()), plain = merge_all(Isa::scalar);
-    require(same_bytes(fast, plain), "merge differs from the scalar merge");
-    sum_ = open(fast, whole(), dtype_, kIdentity, allocate_);
-  }
-
-  Shard whole() const { return whole_->shard(0, whole_->all()); }
-  Shard shard(int owner) const { return hashed_->shard(owner, hashed_->all()); }
-
-  void read() { sink_ = read_all(target_.data.data, target_.data.bytes); }
-  void copy() { copy_all(gradients_[1].data.data, target_.data.data, target_.data.bytes); }
-  void fill() { fill_all(target_.data.data, target_.data.bytes); }
-
-  std::vector<Buffer> select_encode() {
-    std::vector<Buffer> messages;
-    for (ShardSelection& selection : select(gradients_[0], *hashed_, hashed_->all(), allocate_))
-      messages.push_back(encode(std::move(selection), Choice::words, kIdentity, allocate_));
-    return messages;
-  }
-
-  Buffer merge_all(Isa isa) {
-    return encode(merge(pushed_, whole(), dtype_, 4, allocate_, isa), Choice::words, kIdentity,
-                  allocate_);
-  }
-
-  void open_all() {
-    opened_.clear();
-    for (int owner = 0; owner < kOwners; ++owner)
-      opened_.push_back(
-          open(messages_[static_cast<size_t>(owner)], shard(owner), dtype_, kIdentity, allocate_));
-  }
-
-  void write_all() {
-    std::vector<Shard> shards;
-    for (int owner = 0; owner < kOwners; ++owner) shards.push_back(shard(owner));
-    decode_write(opened_, shards, target_);
-  }
-
-  DType dtype_;
-  Allocate allocate_;
-  std::shared_ptr<const Placement> hashed_, whole_;
-  std::vector<Gradient> gradients_;  // of all ranks
-  Gradient target_;
-  uint64_t nonzeros_ = 0;
-  double entropy_ = 0;
-  std::vector<Buffer> messages_;     // of gradient 0, by owner
-  std::vector<OpenMessage> opened_;  // the same
-  std::vector<OpenMessage> pushed_;  // all elements of a gradient, by rank
-  OpenMessage sum_;                  // of pushed_
-  volatile uint64_t sink_ = 0;
-};
-
-std::vector<Row> measure(DType dtype, const Pattern& pattern, double density,
-                         const Options& options, const Allocate& allocate) {
-  Scenario scenario(dtype, pattern, density, options.elements, allocate);
-  std::vector<Task> tasks = scenario.tasks();
-  time_interleaved(tasks, options.repetitions);
-  std::map<std::string, double> rates;
-  for (int probe = 0; probe < 3; ++probe)
-    rates[tasks[static_cast<size_t>(probe)].operation] = tasks[static_cast<size_t>(probe)].rate();
-  std::vector<Row> rows;
-  for (Task& task : tasks)
-    rows.push_back({task.operation, task.encoding, pattern.name, task.bandwidth, dtype, density,
-                    task.median(), task.bytes,
-                    task.operation == "select_encode" ? scenario.entropy() : 0,
-                    task.rate() / rates[task.bandwidth]});
-  return rows;
-}
-
-void print(const Row& row) {
-  std::printf("%-14s %-6s %-8s %-9s %7.3f%% %9.3f ms %8.2f GB/s %6.1f%% of %s\n",
-              row.operation.c_str(), row.encoding.c_str(), row.pattern.c_str(), name_of(row.dtype),
-              row.density * 100, row.seconds * 1e3,
-              static_cast<double>(row.bytes) / row.seconds * 1e-9, row.ratio * 100,
-              row.bandwidth.c_str());
-}
-
-void write_json(const std::vector<Row>& rows, const std::string& path) {
-  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
-    std::filesystem::create_directories(folder);
-  std::ofstream out(path);
-  if (!out) throw std::runtime_error("cannot write " + path);
-  const char* separator = "[\n";
-  for (const Row& row : rows) {
-    out << separator << "  {\"operation\": \"" << row.operation << "\", \"encoding\": \""
-        << row.encoding << "\", \"pattern\": \"" << row.pattern << "\", \"dtype\": \""
-        << name_of(row.dtype) << "\", \"density\": " << row.density
-        << ", \"threads\": 1, \"seconds\": " << row.seconds << ", \"bytes\": " << row.bytes
-        << ", \"entropy_bytes\": " << row.entropy << ", \"ratio_to_bandwidth\": " << row.ratio
-        << ", \"bandwidth\": \"" << row.bandwidth << "\"}";
-    separator = ",\n";
-  }
-  out << "\n]\n";
+void print(const ResultRow& row) {
+  std::printf("%-13s %-9s %-7s %-8s %6.2f%% %d thread%s %8.3f ms %7.2f GB/s %6.1f%% of %s\n",
+              row.operation.c_str(), row.encoding.c_str(), row.pattern.c_str(), row.dtype.c_str(),
+              row.density * 100, row.threads, row.threads == 1 ? " " : "s", row.seconds * 1e3,
+              row.bytes / row.seconds * 1e-9, row.ratio_to_bandwidth * 100, row.bandwidth.c_str());
 }
 
 std::vector<double> parse_densities(const char* text) {
@@ -273,45 +141,67 @@ DType parse_dtype(std::string_view name) {
   throw std::runtime_error("--dtype wants float32, float16 or bfloat16");
 }
 
+std::vector<Encoder> parse_encodings(const std::string& text) {
+  std::vector<Encoder> encoders;
+  for (const Encoder& encoder : kEncoders)
+    if (("," + text + ",").find("," + std::string(encoder.name) + ",") != std::string::npos)
+      encoders.push_back(encoder);
+  if (encoders.empty())
+    throw std::runtime_error(
+        "--encodings wants some of words,positions,bitmap,coo,blocks,dense,cheapest");
+  return encoders;
+}
+
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view name = argv[i], value = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (name == "--elements")
-      options.elements = std::strtoull(argv[i + 1], nullptr, 10);
+      options.elements = std::strtoull(value.c_str(), nullptr, 10);
     else if (name == "--repetitions")
-      options.repetitions = std::atoi(argv[i + 1]);
+      options.repetitions = std::atoi(value.c_str());
     else if (name == "--densities")
-      options.densities = parse_densities(argv[i + 1]);
+      options.densities = parse_densities(value.c_str());
     else if (name == "--dtype")
       options.dtypes = {parse_dtype(value)};
-    else if (name == "--output")
-      options.output = value;
+    else if (name == "--encodings")
+      options.encoders = parse_encodings(value);
+    else if (name == "--threads")
+      options.threads = {std::atoi(value.c_str())};
+    else if (name == "--json")
+      options.json = value;
     else
-      throw std::runtime_error("unknown option " + std::string(name) +
-                               "; use --elements, --repetitions, --densities, --dtype or --output");
+      throw std::runtime_error("unknown option " + name + "; see the top of codec_benchmark.cpp");
   }
-  if (options.elements < kRowElems || options.elements % kRowElems != 0 || options.repetitions < 1)
-    throw std::runtime_error("--elements must be a positive multiple of 512, --repetitions >= 1");
+  if (options.repetitions < 1 || options.threads.front() < 1 ||
+      options.elements < kRowElems * static_cast<uint64_t>(options.threads.back()))
+    throw std::runtime_error(
+        "--repetitions and --threads must be at least 1, --elements 512 for each thread");
   return options;
 }
 
-int run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+void run(const Options& options) {
   std::printf("%s kernels, %llu elements, %d owners and ranks, median of %d\n",
               name_of(preferred_isa()), static_cast<unsigned long long>(options.elements), kOwners,
               options.repetitions);
   BufferPool pool(size_t{8} << 30);
-  std::vector<Row> rows;
-  for (DType dtype : options.dtypes)
-    for (const Pattern& pattern : {uniform_pattern(), row_pattern()})
-      for (double density : options.densities)
-        for (const Row& row : measure(dtype, pattern, density, options, pool.allocator())) {
-          print(row);
-          rows.push_back(row);
+  for (const int threads : options.threads)
+    for (const DType dtype : options.dtypes)
+      for (const Pattern& pattern : {uniform_pattern(), row_pattern()})
+        for (const double density : options.densities) {
+          Scenario scenario =
+              make_scenario(dtype, pattern, density, threads, options, pool.allocator());
+          ResultRow base;
+          base.pattern = pattern.name;
+          base.dtype = name_of(dtype);
+          base.density = density;
+          base.threads = threads;
+          std::vector<ResultRow> rows;
+          for (const Encoder& encoder : options.encoders)
+            measure(scenario, encoder, base, options.repetitions, rows);
+          for (const ResultRow& row : rows) print(row);
+          append_rows(options.json, rows);
         }
-  write_json(rows, options.output);
-  return 0;
 }
 
 }  // namespace
@@ -319,9 +209,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return zen::bench::run(argc, argv);
+    zen::bench::run(zen::bench::parse(argc, argv));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "codec_benchmark: %s\n", error.what());
     return 1;
   }
+  return 0;
 }

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -21,10 +20,10 @@
 #include <thread>
 #include <vector>
 
-#include <time.h>
-
 #include "core/value_packing.h"
 #include "core/value_packing_chunk.h"
+#include "result_rows.h"
+#include "timing.h"
 
 namespace zen::bench {
 namespace {
@@ -35,7 +34,7 @@ struct Options {
   size_t values = size_t{32} << 20;
   int repetitions = 9;
   std::vector<std::pair<std::string, std::string>> gradients;
-  std::string json = "runs/packing.json";
+  std::string json = "runs/codec.json";
 };
 
 struct Input {
@@ -128,12 +127,6 @@ double entropy_bytes(DType dtype, const Bytes& values) {
   return (fractions + entropy(deltas) + entropy(largests)) / 8;
 }
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // The part of the values that one thread copies, packs and unpacks.
 class Part {
  public:
@@ -214,26 +207,37 @@ void measure(const Input& input, DType dtype, int threads, int repetitions,
                 static_cast<double>(row.packed_bytes) / row.entropy_bytes);
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
-  std::ofstream file(path);
-  const char* separator = "[\n";
+ResultRow to_result(const Row& row) {
+  ResultRow result;
+  result.operation = row.operation;
+  result.encoding = "packed";
+  result.pattern = row.pattern;
+  result.dtype = name_of(row.dtype);
+  result.density = 1;
+  result.threads = row.threads;
+  result.seconds = row.seconds;
+  result.bytes = static_cast<double>(row.bytes);
+  result.entropy_bytes = row.entropy_bytes;
+  result.ratio_to_bandwidth = row.copy_seconds / row.seconds;
+  result.bandwidth = "copy";
+  return result;
+}
+
+// The rows, and for each input the packed bytes as a share of the raw ones.
+std::vector<ResultRow> to_results(const std::vector<Row>& rows) {
+  std::vector<ResultRow> results;
   for (const Row& row : rows) {
-    char text[512];
-    std::snprintf(text, sizeof text,
-                  "{\"operation\": \"%s\", \"encoding\": \"packed\", \"pattern\": \"%s\", "
-                  "\"dtype\": \"%s\", \"density\": 1, \"threads\": %d, \"seconds\": %.6g, "
-                  "\"bytes\": %zu, \"packed_bytes\": %zu, \"entropy_bytes\": %.0f, "
-                  "\"ratio_to_bandwidth\": %.4g, \"bandwidth\": \"copy\"}",
-                  row.operation.c_str(), row.pattern.c_str(), name_of(row.dtype), row.threads,
-                  row.seconds, row.bytes, row.packed_bytes, row.entropy_bytes,
-                  row.copy_seconds / row.seconds);
-    file << separator << text;
-    separator = ",\n";
+    results.push_back(to_result(row));
+    if (row.operation != "pack") continue;
+    ResultRow size = results.back();
+    size.operation = "packed_bytes";
+    size.seconds = 0;
+    size.bytes = static_cast<double>(row.packed_bytes);
+    size.ratio_to_bandwidth = size.bytes / static_cast<double>(row.bytes);
+    size.bandwidth = "raw bytes";
+    results.push_back(size);
   }
-  file << "\n]\n";
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+  return results;
 }
 
 Options parse(int argc, char** argv) {
@@ -265,7 +269,7 @@ void run(const Options& options) {
   for (const Input& input : inputs)
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const int threads : {1, 2}) measure(input, dtype, threads, options.repetitions, rows);
-  write_json(options.json, rows);
+  append_rows(options.json, to_results(rows));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ const Format& resolve(const ShardSelection& selection, Choice choice) {
 }
 
 // The buffer that becomes the message, values in place.
-Buffer with_values(ShardSelection& selection, const Format& format, const Header& header,
+Buffer with_values(const ShardSelection& selection, const Format& format, const Header& header,
                    const Allocate& allocate) {
   const bool adds_zeros = header.count != selection.count;
   if (!adds_zeros && selection.message.bytes >= header.message_bytes()) return selection.message;
@@ -91,6 +91,40 @@ Buffer with_packed_values(const Buffer& message, Header& header, const Allocate&
   header.value_bytes = bytes;
   header.packed = true;
   return packed;
+}
+
+// A message whose values are in place, and whose header and index are still to be written.
+struct Draft {
+  const Format* format = nullptr;
+  Plan plan;
+  Header header;
+  Buffer message;
+};
+
+Draft draft_of(const ShardSelection& selection, const Format& format, bool pack,
+               const Allocate& allocate) {
+  Draft draft{&format, format.plan(selection), {}, {}};
+  draft.header = header_of(selection, format, draft.plan);
+  draft.message = with_values(selection, format, draft.header, allocate);
+  if (pack) draft.message = with_packed_values(draft.message, draft.header, allocate);
+  return draft;
+}
+
+// The encodings that list exactly what the selection does share their values, packed or not, so the
+// one with the smallest index is the smallest of them. The dense one has other values: how well
+// those pack is known only when they have been packed, which is worth the time only if they could
+// win.
+Draft cheapest_packed(const ShardSelection& selection, const Allocate& allocate) {
+  const uint64_t elements = selection.shard.elements;
+  if (selection.count == elements) return draft_of(selection, kDenseFormat, true, allocate);
+  const Format* smallest = &kWordsFormat;
+  for (const Format* format : {&kPositionsFormat, &kBitmapFormat})
+    if (bytes_of(selection, *format) < bytes_of(selection, *smallest)) smallest = format;
+  Draft sparse = draft_of(selection, *smallest, true, allocate);
+  if (sparse.header.message_bytes() < kHeaderBytes + min_packed_bytes(selection.dtype, elements))
+    return sparse;
+  Draft dense = draft_of(selection, kDenseFormat, true, allocate);
+  return dense.header.message_bytes() <= sparse.header.message_bytes() ? dense : sparse;
 }
 
 void check_counts(const Header& header, const Shard& shard) {
@@ -165,21 +199,20 @@ size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice) {
 
 Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate) {
-  const Format& format = resolve(selection, options.choice);
-  const Plan plan = format.plan(selection);
+  auto [format, plan, header, message] =
+      options.pack_values && options.choice == Choice::cheapest
+          ? cheapest_packed(selection, allocate)
+          : draft_of(selection, resolve(selection, options.choice), options.pack_values, allocate);
   if (plan.present_words > std::numeric_limits<uint32_t>::max())
     throw InvalidArgument("a message describes at most 2^32 - 1 words, not " +
                           std::to_string(plan.present_words) + ": use more owners or chunks");
-  Header header = header_of(selection, format, plan);
   header.identity = identity;
-  Buffer message = with_values(selection, format, header, allocate);
-  if (options.pack_values) message = with_packed_values(message, header, allocate);
   write_header(header, message.data);
   if (header.index_bytes != 0) {
     const size_t values_end = kHeaderBytes + header.value_bytes;
     std::memset(message.data + values_end, 0, header.index_offset() - values_end);
-    format.write_index(selection, plan,
-                       reinterpret_cast<uint64_t*>(message.data + header.index_offset()));
+    format->write_index(selection, plan,
+                        reinterpret_cast<uint64_t*>(message.data + header.index_offset()));
   }
   return message.slice(0, header.message_bytes());
 }

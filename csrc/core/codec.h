@@ -33,16 +33,16 @@ enum class Choice : uint8_t {
 // How encode() is to make a message.
 struct EncodeOptions {
   Choice choice = Choice::cheapest;
-  // Pack the values (value_packing.h) if that makes the message smaller. The choice between
-  // encodings goes by the size of the values as they are.
+  // Pack the values (value_packing.h) if that makes the message smaller. `cheapest` then compares
+  // packed messages; `coo_or_dense` goes by the size of the values as they are.
   bool pack_values = false;
 
   EncodeOptions(Choice choice, bool pack_values = false)
       : choice(choice), pack_values(pack_values) {}
 };
 
-// Exact size of the message that encode() would make without packing. REQUIRES: the selection's
-// invariants.
+// Exact size of the message that encode() would make without packing: how well values pack is known
+// when they have been packed. REQUIRES: the selection's invariants.
 size_t encoded_bytes(const ShardSelection& selection, Choice choice);
 
 // Upper bound of encoded_bytes over all selections of this shard: the capacity a receiver posts,
@@ -50,8 +50,8 @@ size_t encoded_bytes(const ShardSelection& selection, Choice choice);
 size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice);
 
 // Finishes selection.message in place (one copy, from `allocate`, if zeros must be added or the
-// index does not fit behind the values; another one to pack values) and returns it cut to its exact
-// size. The selection is consumed.
+// index does not fit behind the values; more to pack values) and returns it cut to its exact size.
+// The selection is consumed.
 Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate);
 

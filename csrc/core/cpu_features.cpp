@@ -35,6 +35,22 @@ Isa choose() {
   throw InvalidArgument(std::string("ZENSYNC_ISA is \"") + wish + "\"; use scalar or avx2");
 }
 
+bool has_quick_pext() {
+#if defined(__x86_64__)
+  return supported(Isa::avx2) && !__builtin_cpu_is("znver1") && !__builtin_cpu_is("znver2");
+#else
+  return false;
+#endif
+}
+
+bool choose_pext() {
+  const char* wish = std::getenv("ZENSYNC_PEXT");
+  if (wish == nullptr || *wish == '\0') return has_quick_pext();
+  if (std::string_view(wish) == "0") return false;
+  if (std::string_view(wish) == "1") return supported(Isa::avx2);
+  throw InvalidArgument(std::string("ZENSYNC_PEXT is \"") + wish + "\"; use 0 or 1");
+}
+
 }  // namespace
 
 const char* name_of(Isa isa) {
@@ -61,6 +77,11 @@ bool supported(Isa isa) {
 Isa preferred_isa() {
   static const Isa isa = choose();
   return isa;
+}
+
+bool quick_pext() {
+  static const bool quick = choose_pext();
+  return quick;
 }
 
 }  // namespace zen

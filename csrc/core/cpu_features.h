@@ -20,4 +20,10 @@ bool supported(Isa isa);
 // else or something unsupported.
 Isa preferred_isa();
 
+// Whether PEXT and PDEP are instructions worth using: AMD before Zen 3 takes hundreds of cycles for
+// one. The AVX2 kernels of value packing and of positions are built on them, so there their plain
+// versions are used. The environment variable ZENSYNC_PEXT (0 or 1) says otherwise, for tests and
+// bug reports. Read once. Throws InvalidArgument if it is anything else.
+bool quick_pext();
+
 }  // namespace zen

@@ -24,14 +24,10 @@ constexpr bool reads_slots(uint64_t low_width) {
   return 2 <= low_width && low_width <= 5;
 }
 
-// Whether this build has the AVX2 versions and the processor runs their PDEP and PEXT quickly: AMD
-// before Zen 3 takes hundreds of cycles.
-bool quick_positions_avx2();
-
-// REQUIRES: quick_positions_avx2(), writes_slots(layout.low_width()).
+// REQUIRES: supported(Isa::avx2), writes_slots(layout.low_width()).
 void write_positions_avx2(const ShardSelection& selection, const EliasFano& layout, uint64_t* out);
 
-// REQUIRES: quick_positions_avx2(), reads_slots(layout.low_width()). Writes presence bits (zeroed
+// REQUIRES: supported(Isa::avx2), reads_slots(layout.low_width()). Writes presence bits (zeroed
 // before) and masks (room for present_words + 1) and returns how many masks. Throws
 // MalformedMessage if the list does not ascend strictly or has more than present_words words. Bits
 // past the shard's end are the caller's to find.

@@ -7,8 +7,7 @@ namespace zen {
 namespace {
 
 bool use_avx2(Isa isa) {
-  static const bool quick = quick_positions_avx2();
-  return isa == Isa::avx2 && quick;
+  return isa == Isa::avx2 && quick_pext();
 }
 
 }  // namespace

@@ -331,21 +331,9 @@ uint64_t read_positions_avx2(const IndexView& index, const EliasFano& layout, ui
 }  // namespace zen
 ZEN_END_AVX2
 
-namespace zen {
-
-bool quick_positions_avx2() {
-  return supported(Isa::avx2) && !__builtin_cpu_is("znver1") && !__builtin_cpu_is("znver2");
-}
-
-}  // namespace zen
-
 #else
 
 namespace zen {
-
-bool quick_positions_avx2() {
-  return false;
-}
 
 void write_positions_avx2(const ShardSelection&, const EliasFano&, uint64_t*) {}
 

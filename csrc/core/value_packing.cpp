@@ -108,7 +108,7 @@ void append_streams(const Code& code, const Streams& streams, const BodyLayout& 
 }
 
 Kernels kernels_of(DType dtype, Isa isa) {
-  return isa == Isa::avx2 ? kernels_avx2(dtype) : kernels_scalar(dtype);
+  return isa == Isa::avx2 && quick_pext() ? kernels_avx2(dtype) : kernels_scalar(dtype);
 }
 
 // Returns the length of the body.
@@ -151,6 +151,13 @@ bool unpack_chunk(const Kernels& kernels, const Entry& entry, std::span<const st
 
 size_t max_packed_bytes(DType dtype, size_t count) {
   return Chunks(count).chunks * kEntryBytes + count * size_of(dtype);
+}
+
+// The table, and for each block its fractions, one plane and its largest exponent; the tail.
+size_t min_packed_bytes(DType dtype, size_t count) {
+  const Chunks of(count);
+  return of.chunks * kEntryBytes + of.blocks * (split_of(dtype).block_bytes() + 8 + 1) +
+         of.tail * size_of(dtype);
 }
 
 size_t pack_values(DType dtype, const std::byte* values, size_t count, std::byte* out, Isa isa) {

@@ -21,6 +21,9 @@ namespace zen {
 // Decreases with nothing but the count, so it can be allocated before the values are known.
 size_t max_packed_bytes(DType dtype, size_t count);
 
+// No values of this count pack into fewer bytes.
+size_t min_packed_bytes(DType dtype, size_t count);
+
 // Packs `count` values of `dtype` at `values` into `out` and returns the exact length. Values that
 // do not pack stay raw, chunk by chunk, so a result of count * size_of(dtype) bytes or more means
 // that the caller does better with the values as they are. REQUIRES: out has room for

@@ -39,5 +39,21 @@ TEST_F(IsaChoice, refuses_unknown_names) {
   EXPECT_EXIT(choose_and_exit("avx9000"), testing::ExitedWithCode(99), "");
 }
 
+void choose_pext_and_exit(const char* wish) {
+  setenv("ZENSYNC_PEXT", wish, 1);
+  try {
+    std::exit(quick_pext());
+  } catch (const InvalidArgument&) {
+    std::exit(99);
+  }
+}
+
+TEST(PextChoice, follows_the_environment) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(choose_pext_and_exit("0"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(choose_pext_and_exit("1"), testing::ExitedWithCode(supported(Isa::avx2)), "");
+  EXPECT_EXIT(choose_pext_and_exit("2"), testing::ExitedWithCode(99), "");
+}
+
 }  // namespace
 }  // namespace zen

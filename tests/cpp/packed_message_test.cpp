@@ -113,6 +113,30 @@ TEST(PackedMessage, is_never_longer_and_mostly_shorter) {
   });
 }
 
+// Also where packing turns the choice around: dense values with a few zeros pack differently.
+TEST(PackedMessage, cheapest_is_the_smallest_of_all_packed_ones) {
+  const auto placement = Placement::make(PlacementKind::hashed, 60'000, 2, 9);
+  const Shard shard = placement->shard(1, placement->all());
+  std::vector<Encoding> taken, taken_unpacked;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const double density : {0.0, 0.03, 0.5, 0.8, 0.9, 0.93, 0.95, 0.97, 0.99, 0.999, 1.0}) {
+      SCOPED_TRACE(testing::Message() << name_of(dtype) << ", density " << density);
+      const test::Listed listed = test::uniform(density, 1);
+      size_t smallest = ~size_t{0};
+      for (const Choice choice : {Choice::dense, Choice::words, Choice::positions, Choice::bitmap})
+        smallest =
+            std::min(smallest, Case{placement, shard, dtype, listed, choice}.encoded(true).bytes);
+      const Case cheapest{placement, shard, dtype, listed, Choice::cheapest};
+      const Buffer message = cheapest.encoded(true);
+      EXPECT_EQ(message.bytes, smallest);
+      cheapest.opened(message);
+      taken.push_back(read_header(message.span()).encoding);
+      taken_unpacked.push_back(read_header(cheapest.encoded(false).span()).encoding);
+    }
+  EXPECT_NE(taken, taken_unpacked);
+  EXPECT_NE(std::count(taken.begin(), taken.end(), Encoding::dense), 0);
+}
+
 TEST(PackedMessage, keeps_values_that_do_not_pack_as_they_are) {
   const auto placement = Placement::make(PlacementKind::whole, 9000, 1, 0);
   const Shard shard = placement->shard(0, placement->all());

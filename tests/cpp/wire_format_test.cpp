@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -26,18 +27,32 @@ struct Example {
   Choice choice;
   uint64_t numel;
   std::vector<uint64_t> elems;  // listed, with the values 1, 2, 3, ...
+  bool pack = false;
 };
+
+std::vector<uint64_t> range(uint64_t begin, uint64_t end) {
+  std::vector<uint64_t> numbers(end - begin);
+  std::iota(numbers.begin(), numbers.end(), begin);
+  return numbers;
+}
 
 const std::vector<Example>& examples() {
   static const std::vector<uint64_t> some = {3, 5, 130, 192, 193, 194, 195, 196, 197, 198, 199};
+  static const std::vector<uint64_t> full_words = [] {
+    auto elems = range(64, 136);
+    elems.insert(elems.begin(), 5);
+    return elems;
+  }();
   static const std::vector<Example> all = {
       {"dense", Choice::dense, 6, {1, 4}},
       {"words", Choice::words, 200, some},
       {"words-elias-fano", Choice::words, 12800, {70, 12793}},
+      {"words-full", Choice::words, 136, full_words},
       {"positions", Choice::positions, 200, some},
       {"bitmap", Choice::bitmap, 200, some},
       {"coo", Choice::coo, 200, some},
       {"blocks", Choice::blocks, 1034, {1025, 1026}},
+      {"packed", Choice::cheapest, 64, range(0, 64), true},
   };
   return all;
 }
@@ -109,7 +124,7 @@ TEST(WireFormat, encoding_the_examples_makes_the_bytes_of_the_page) {
   for (const Example& example : examples()) {
     const auto placement = placement_of(example);
     const Buffer message = encode(selection_of(example, placement->shard(0, placement->all())),
-                                  example.choice, kIdentity, heap_buffer);
+                                  {example.choice, example.pack}, kIdentity, heap_buffer);
     const auto* data = reinterpret_cast<const uint8_t*>(message.data);
     const Bytes made(data, data + message.bytes);
     EXPECT_EQ(hex(page[example.name]), hex(made)) << example.name;
