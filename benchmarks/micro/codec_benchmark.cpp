@@ -13,10 +13,12 @@
 // part counts once although it has to be fetched first, so half of copy bandwidth is all that
 // memory allows where most lines are such. With several threads each works on a gradient of its
 // own, all of them together as large as one thread's, against the bandwidth of as many threads.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -143,12 +145,15 @@ DType parse_dtype(std::string_view name) {
 
 std::vector<Encoder> parse_encodings(const std::string& text) {
   std::vector<Encoder> encoders;
-  for (const Encoder& encoder : kEncoders)
-    if (("," + text + ",").find("," + std::string(encoder.name) + ",") != std::string::npos)
-      encoders.push_back(encoder);
-  if (encoders.empty())
-    throw std::runtime_error(
-        "--encodings wants some of words,positions,bitmap,coo,blocks,dense,cheapest");
+  std::istringstream names(text);
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto* found =
+        std::ranges::find_if(kEncoders, [&](const Encoder& known) { return name == known.name; });
+    if (found == std::end(kEncoders))
+      throw std::runtime_error("--encodings knows no " + name +
+                               ", but words, positions, bitmap, coo, blocks, dense and cheapest");
+    encoders.push_back(*found);
+  }
   return encoders;
 }
 
@@ -173,7 +178,7 @@ Options parse(int argc, char** argv) {
     else
       throw std::runtime_error("unknown option " + name + "; see the top of codec_benchmark.cpp");
   }
-  if (options.repetitions < 1 || options.threads.front() < 1 ||
+  if (options.repetitions < 1 || options.threads.front() < 1 || options.encoders.empty() ||
       options.elements < kRowElems * static_cast<uint64_t>(options.threads.back()))
     throw std::runtime_error(
         "--repetitions and --threads must be at least 1, --elements 512 for each thread");

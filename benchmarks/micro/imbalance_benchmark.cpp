@@ -3,7 +3,10 @@
 // are taken as proportional to non-zeros, and the network as full duplex and otherwise perfect.
 //
 //   imbalance_benchmark                        the table of docs/paper-algorithms.md
-//   imbalance_benchmark --index-sets FILE [N]  stale thresholds (section 3.1) on recorded sets
+//   imbalance_benchmark --index-sets FILE [N [ROW]]
+//                                              stale thresholds (section 3.1) for N owners on
+//                                              recorded sets, which are of rows of ROW elements;
+//                                              see record_gradients.py
 //
 // Push ends when the owner that receives most has received; pull when the owner with the largest
 // sum has sent it n - 1 times. With m non-zeros on a rank, u in the union and a perfect split both
@@ -281,21 +284,46 @@ void print_table() {
 // --- Stale thresholds
 // -----------------------------------------------------------------------------
 
-void print_stale_thresholds(const std::string& path, int n) {
-  const auto iterations = read_index_sets(path);
-  if (iterations.empty()) throw std::runtime_error(path + " holds no index set");
+struct Range {
+  double least = 1e300, largest = 0, sum = 0;
+
+  void add(double value) {
+    least = std::min(least, value);
+    largest = std::max(largest, value);
+    sum += value;
+  }
+};
+
+void print_range(const char* name, const Range& range, size_t count) {
+  std::printf("%s: %.2f to %.2f, mean %.2f\n", name, range.least, range.largest,
+              range.sum / static_cast<double>(count));
+}
+
+void print_stale_thresholds(const std::string& path, int n, uint32_t row) {
+  auto iterations = read_index_sets(path);
+  if (iterations.size() < 2) throw std::runtime_error(path + " holds fewer than two index sets");
+  for (Iteration& iteration : iterations)
+    for (IndexSet& set : iteration) set = expand_rows(set, row);
   const IndexSet bounds = thresholds(union_of(iterations[0]), n);
   std::printf(
       "| iteration | thresholds of iteration 0, push / pull | hash, push / pull "
       "|\n|---|---|---|\n");
+  Range stale_push, hash_push;
   for (size_t iteration = 0; iteration < iterations.size(); ++iteration) {
     const Iteration& sets = iterations[iteration];
     const auto stale = [&](uint32_t index) { return owner_by_thresholds(bounds, index); };
     const PartitionHash h0(n, 1);
-    std::printf("| %zu | %.3f / %.3f | %.3f / %.3f |\n", iteration, push_imbalance(sets, n, stale),
-                pull_imbalance(sets, n, stale), push_imbalance(sets, n, h0),
-                pull_imbalance(sets, n, h0));
+    const double by_thresholds = push_imbalance(sets, n, stale);
+    const double by_hash = push_imbalance(sets, n, h0);
+    std::printf("| %zu | %.3f / %.3f | %.3f / %.3f |\n", iteration, by_thresholds,
+                pull_imbalance(sets, n, stale), by_hash, pull_imbalance(sets, n, h0));
+    if (iteration == 0) continue;
+    stale_push.add(by_thresholds);
+    hash_push.add(by_hash);
   }
+  std::printf("\nFrom iteration 1 on:\n");
+  print_range("push, thresholds of iteration 0", stale_push, iterations.size() - 1);
+  print_range("push, hash", hash_push, iterations.size() - 1);
 }
 
 }  // namespace
@@ -305,10 +333,11 @@ int main(int argc, char** argv) {
   try {
     if (argc == 1) {
       zen::print_table();
-    } else if (argc >= 3 && argc <= 4 && std::strcmp(argv[1], "--index-sets") == 0) {
-      zen::print_stale_thresholds(argv[2], argc == 4 ? std::stoi(argv[3]) : 16);
+    } else if (argc >= 3 && argc <= 5 && std::strcmp(argv[1], "--index-sets") == 0) {
+      zen::print_stale_thresholds(argv[2], argc > 3 ? std::stoi(argv[3]) : 16,
+                                  argc > 4 ? static_cast<uint32_t>(std::stoul(argv[4])) : 1);
     } else {
-      std::fprintf(stderr, "usage: %s [--index-sets FILE [OWNERS]]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--index-sets FILE [OWNERS [ROW]]]\n", argv[0]);
       return 2;
     }
   } catch (const std::exception& error) {

@@ -1,8 +1,8 @@
 #include "core/decode_write.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/bits.h"
@@ -26,75 +26,187 @@ void check(const OpenMessage& message, const Shard& shard, const Gradient& gradi
                           std::to_string(gradient.data.bytes) + " bytes");
 }
 
-// Reads the present slots of one message, 64 slots at a time. The gradient's last word, if it is
-// shorter than the others, comes apart from them.
-class Reader {
+bool has_ragged_slot(const Shard& shard) {
+  return shard.slots > 0 && shard.last_slot_elements() < kWordElems;
+}
+
+// What is left of one owner's message. The owner has one word in every block of the deal, so its
+// slots are consecutive blocks. The gradient's last word, if it is short, is left for the end.
+class OwnerReader {
  public:
-  Reader(const OpenMessage& message, const Shard& shard)
-      : values{message.values, message.readable_end()},
-        shard_(shard),
-        presence_(message.presence_bits()),
+  OwnerReader() = default;
+  OwnerReader(const OpenMessage& message, const Shard& shard, uint64_t first_block)
+      : stream{message.values, message.readable_end()},
+        message_(&message),
+        shard_(&shard),
         masks_(message.mask_list()),
-        whole_slots_(has_ragged_slot() ? shard.slots - 1 : shard.slots) {}
+        presence_(message.presence_bits()),
+        first_block_(first_block),
+        end_block_(first_block + shard.slots - (has_ragged_slot(shard) ? 1 : 0)) {}
 
-  bool done() const { return slot_ >= whole_slots_; }
+  bool has_message() const { return message_ != nullptr; }
+  uint64_t first_block() const { return first_block_; }
+  uint64_t end_block() const { return end_block_; }
 
-  void next(WordBatch& batch) {  // REQUIRES: !done()
-    uint64_t rest = presence_[slot_ / 64];
-    if (whole_slots_ - slot_ < 64) rest &= low_bits(whole_slots_ - slot_);
-    batch.masks = masks_;
-    batch.count = 0;
-    for (; rest != 0; rest &= rest - 1)
-      batch.words[batch.count++] =
-          shard_.word(slot_ + static_cast<uint64_t>(std::countr_zero(rest)));
-    masks_ += batch.count;
-    slot_ += 64;
+  // Presence bits of the 64 blocks from `block` on.
+  uint64_t window(uint64_t block) const {
+    if (block >= end_block_ || block + 64 <= first_block_) return 0;
+    const uint64_t late = block < first_block_ ? first_block_ - block : 0;
+    const uint64_t slot = block + late - first_block_, slots = end_block_ - first_block_;
+    uint64_t bits = presence_[slot / 64] >> slot % 64;
+    if (slot % 64 != 0 && slot / 64 + 1 < words_for_bits(slots))
+      bits |= presence_[slot / 64 + 1] << (64 - slot % 64);
+    return (slots - slot < 64 ? bits & low_bits(slots - slot) : bits) << late;
   }
 
-  bool next_ragged(WordBatch& batch) const {  // REQUIRES: done()
-    if (!has_ragged_slot() || !bit_at(presence_, whole_slots_)) return false;
-    batch.words[0] = shard_.word(whole_slots_);
-    batch.masks = masks_;
-    batch.count = 1;
-    return true;
+  // Appends the next present word, `word`, if `is_present`, without a branch: which words are
+  // present cannot be guessed.
+  void append_if(uint64_t is_present, uint64_t word, WordBatch& batch) {
+    static constexpr uint64_t kNothing = 0;
+    const auto nothing = reinterpret_cast<uintptr_t>(&kNothing);
+    const auto next = reinterpret_cast<uintptr_t>(masks_);
+    batch.words[batch.count] = word;
+    batch.masks[batch.count] =
+        *reinterpret_cast<const uint64_t*>(nothing ^ ((nothing ^ next) & (0 - is_present)));
+    batch.streams[batch.count] = &stream;
+    batch.count += static_cast<int>(is_present);
+    masks_ += is_present;
   }
 
-  ValueStream values;
+  // REQUIRES: all other words have been written.
+  void write_ragged_word(const Gradient& gradient) const {
+    if (message_ == nullptr || !has_ragged_slot(*shard_) || !bit_at(presence_, shard_->slots - 1))
+      return;
+    with_type(gradient.dtype, [&]<class T>(T) {
+      T* elements = reinterpret_cast<T*>(gradient.data.data);
+      ScalarWords::store(reinterpret_cast<const T*>(stream.values), *masks_,
+                         elements + shard_->word(shard_->slots - 1) * kWordElems);
+    });
+  }
+
+  ValueStream stream;
 
  private:
-  bool has_ragged_slot() const {
-    return shard_.slots > 0 && shard_.last_slot_elements() < kWordElems;
-  }
-
-  Shard shard_;
-  const uint64_t* presence_;
-  const uint64_t* masks_;
-  uint64_t whole_slots_;
-  uint64_t slot_ = 0;  // of the next batch
+  const OpenMessage* message_ = nullptr;
+  const Shard* shard_ = nullptr;
+  const uint64_t* masks_ = nullptr;
+  const uint64_t* presence_ = nullptr;
+  uint64_t first_block_ = 0, end_block_ = 0;
 };
 
-// Goes around the readers, a batch from each, until all are done.
-class Rotation {
+// Writes a batch while the cache lines of the next one are on their way.
+class DelayedWriter {
  public:
-  explicit Rotation(std::vector<Reader>& readers) : readers_(readers) {}
+  DelayedWriter(WriteWords write, std::byte* gradient) : write_(write), gradient_(gradient) {}
 
-  // The reader that the batch is from, or null at the end; the batch is empty then.
-  Reader* next(WordBatch& batch) {
-    for (size_t tried = 0; tried < readers_.size(); ++tried) {
-      Reader& reader = readers_[turn_];
-      turn_ = turn_ + 1 == readers_.size() ? 0 : turn_ + 1;
-      if (reader.done()) continue;
-      reader.next(batch);
-      return &reader;
-    }
-    batch.count = 0;
-    return nullptr;
+  WordBatch& batch() { return batches_[now_]; }
+
+  void write_if_full() {
+    if (batch().count == kBatchWords) turn();
+  }
+
+  void finish() {
+    turn();
+    turn();
   }
 
  private:
-  std::vector<Reader>& readers_;
-  size_t turn_ = 0;
+  void turn() {
+    now_ = 1 - now_;
+    write_(batches_[now_], batches_[1 - now_], gradient_);
+    batch().count = 0;
+  }
+
+  WriteWords write_;
+  std::byte* gradient_;
+  WordBatch batches_[2];
+  int now_ = 0;
 };
+
+// Messages that are written together: at most one of each owner of a deal.
+class Hand {
+ public:
+  explicit Hand(const Deal& deal)
+      : deal_(deal), readers_(static_cast<size_t>(deal.owners)), windows_(readers_.size()) {}
+
+  bool has(int owner) const { return readers_[static_cast<size_t>(owner)].has_message(); }
+
+  void add(int owner, const OwnerReader& reader) {
+    readers_[static_cast<size_t>(owner)] = reader;
+    if (reader.first_block() >= reader.end_block()) return;
+    begin_ = std::min(begin_, reader.first_block());
+    end_ = std::max(end_, reader.end_block());
+  }
+
+  void write(WriteWords write, const Gradient& gradient) {
+    DelayedWriter writer(write, gradient.data.data);
+    for (uint64_t block = begin_; block < end_; block += 64) write_window(block, writer);
+    writer.finish();
+    for (const OwnerReader& reader : readers_) reader.write_ragged_word(gradient);
+  }
+
+ private:
+  void write_window(uint64_t begin, DelayedWriter& writer) {
+    uint64_t present = 0;
+    for (size_t owner = 0; owner < readers_.size(); ++owner) {
+      windows_[owner] = readers_[owner].window(begin);
+      present += static_cast<uint64_t>(std::popcount(windows_[owner]));
+    }
+    const uint64_t blocks = std::min<uint64_t>(64, end_ - begin);
+    if (present * kDenseWindow < readers_.size() * blocks)
+      write_by_owner(begin, writer);
+    else
+      write_in_order(begin, blocks, writer);
+  }
+
+  // In the order of the gradient: memory likes that best, but absent words take time too.
+  void write_in_order(uint64_t begin, uint64_t blocks, DelayedWriter& writer) {
+    const auto n = static_cast<uint64_t>(deal_.owners);
+    uint64_t word = begin * n;
+    for (uint64_t block = 0; block < blocks; ++block) {
+      auto owner = static_cast<size_t>(n == 1 ? 0 : deal_.first_owner(begin + block));
+      for (uint64_t turn = 0; turn < n; ++turn, ++word) {
+        readers_[owner].append_if(windows_[owner] >> block & 1, word, writer.batch());
+        writer.write_if_full();
+        if (++owner == n) owner = 0;
+      }
+    }
+  }
+
+  void write_by_owner(uint64_t begin, DelayedWriter& writer) {
+    for (size_t owner = 0; owner < readers_.size(); ++owner)
+      for (uint64_t rest = windows_[owner]; rest != 0; rest &= rest - 1) {
+        const uint64_t block = begin + static_cast<uint64_t>(std::countr_zero(rest));
+        readers_[owner].append_if(1, deal_.word(static_cast<int>(owner), block), writer.batch());
+        writer.write_if_full();
+      }
+  }
+
+  // From one word in so many on, words are written in the order of the gradient.
+  static constexpr uint64_t kDenseWindow = 2;
+
+  Deal deal_;
+  std::vector<OwnerReader> readers_;  // by owner
+  std::vector<uint64_t> windows_;     // presence bits of the window, by owner
+  uint64_t begin_ = ~uint64_t{0}, end_ = 0;
+};
+
+// Adds the message to the first hand that has none of its owner.
+void deal_to(std::vector<Hand>& hands, const OpenMessage& message, const Shard& shard) {
+  const auto free =
+      std::ranges::find_if(hands, [&](const Hand& hand) { return !hand.has(shard.owner); });
+  Hand& hand = free != hands.end() ? *free : hands.emplace_back(shard.placement->deal());
+  hand.add(shard.owner, OwnerReader(message, shard, shard.first_slot));
+}
+
+// Other placements give an owner consecutive words: blocks of a deal with one owner.
+void write_consecutive(const OpenMessage& message, const Shard& shard, WriteWords write,
+                       const Gradient& gradient) {
+  if (shard.slots == 0) return;
+  Hand hand(Deal{});
+  hand.add(0, OwnerReader(message, shard, shard.word(0)));
+  hand.write(write, gradient);
+}
 
 // One message about a list of single elements. A scattered element is a cache line of its own,
 // whatever the instruction set.
@@ -111,13 +223,6 @@ void write_members(const OpenMessage& message, const Shard& shard, const Gradien
   });
 }
 
-void write_ragged(std::span<Reader> readers, const Gradient& gradient) {
-  const WriteWords write = write_words_scalar(gradient.dtype);
-  WordBatch batch;
-  for (Reader& reader : readers)
-    if (reader.next_ragged(batch)) write(batch, WordBatch{}, reader.values, gradient.data.data);
-}
-
 }  // namespace
 
 WriteWords write_words_scalar(DType dtype) {
@@ -126,27 +231,20 @@ WriteWords write_words_scalar(DType dtype) {
 
 void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> shards,
                   const Gradient& gradient, Isa isa) {
-  std::vector<Reader> readers;
-  readers.reserve(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) check(messages[i], shards[i], gradient);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    if (shards[i].placement->kind() == PlacementKind::hashed_elements)
-      write_members(messages[i], shards[i], gradient);
-    else
-      readers.emplace_back(messages[i], shards[i]);
-  }
   const WriteWords write =
       isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : write_words_scalar(gradient.dtype);
-  Rotation rotation(readers);
-  WordBatch batches[2];
-  WordBatch *now = &batches[0], *next = &batches[1];
-  for (Reader* reader = rotation.next(*now); reader != nullptr;) {
-    Reader* next_reader = rotation.next(*next);
-    write(*now, *next, reader->values, gradient.data.data);
-    reader = next_reader;
-    std::swap(now, next);
+  std::vector<Hand> hands;  // of the hashed placement: one, unless there are several chunks
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const PlacementKind kind = shards[i].placement->kind();
+    if (kind == PlacementKind::hashed)
+      deal_to(hands, messages[i], shards[i]);
+    else if (kind == PlacementKind::hashed_elements)
+      write_members(messages[i], shards[i], gradient);
+    else
+      write_consecutive(messages[i], shards[i], write, gradient);
   }
-  write_ragged(readers, gradient);
+  for (Hand& hand : hands) hand.write(write, gradient);
 }
 
 }  // namespace zen

@@ -8,12 +8,7 @@
 
 namespace zen {
 
-// Some present slots of one message.
-struct WordBatch {
-  uint64_t words[64];               // their numbers in the gradient
-  const uint64_t* masks = nullptr;  // one for each
-  int count = 0;
-};
+constexpr int kBatchWords = 64;
 
 // What is left of a message's values.
 struct ValueStream {
@@ -21,10 +16,17 @@ struct ValueStream {
   const std::byte* end = nullptr;  // of the memory that may be read
 };
 
-// Writes the words of `now`, all of which have kWordElems elements, and advances the values.
-// Prefetches those of `next`, which may belong to another message.
-using WriteWords = void (*)(const WordBatch& now, const WordBatch& next, ValueStream& stream,
-                            std::byte* gradient);
+// Some present words of one or several messages.
+struct WordBatch {
+  int count = 0;
+  uint64_t words[kBatchWords];  // their numbers in the gradient
+  uint64_t masks[kBatchWords];
+  ValueStream* streams[kBatchWords];  // where their values are, in the order of the batch
+};
+
+// Writes the words of `now`, all of which have kWordElems elements, and advances their streams.
+// Prefetches those of `next`.
+using WriteWords = void (*)(const WordBatch& now, const WordBatch& next, std::byte* gradient);
 
 WriteWords write_words_scalar(DType dtype);
 WriteWords write_words_avx2(DType dtype);  // REQUIRES: supported(Isa::avx2)

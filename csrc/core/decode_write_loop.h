@@ -28,15 +28,15 @@ ZEN_INLINE void prefetch_word(const T* elements, uint64_t mask) {
   }
 }
 
-// Near the end of the message the scalar words take over, which read no further than they must.
+// Near the end of a message the scalar words take over, which read no further than they must.
 template <class Words, class T>
-void write_words(const WordBatch& now, const WordBatch& next, ValueStream& stream,
-                 std::byte* gradient) {
+void write_words(const WordBatch& now, const WordBatch& next, std::byte* gradient) {
   T* elements = reinterpret_cast<T*>(gradient);
-  const T* values = reinterpret_cast<const T*>(stream.values);
   for (int i = 0; i < std::max(now.count, next.count); ++i) {
     if (i < next.count) prefetch_word<Words>(elements + next.words[i] * kWordElems, next.masks[i]);
     if (i >= now.count) continue;
+    ValueStream& stream = *now.streams[i];
+    const T* values = reinterpret_cast<const T*>(stream.values);
     T* word = elements + now.words[i] * kWordElems;
     const uint64_t mask = now.masks[i];
     const int count = std::popcount(mask);
@@ -44,9 +44,8 @@ void write_words(const WordBatch& now, const WordBatch& next, ValueStream& strea
       Words::store(values, mask, word);
     else
       ScalarWords::store(values, mask, word);
-    values += count;
+    stream.values = reinterpret_cast<const std::byte*>(values + count);
   }
-  stream.values = reinterpret_cast<const std::byte*>(values);
 }
 
 }  // namespace zen
