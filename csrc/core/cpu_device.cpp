@@ -15,6 +15,8 @@ Buffer CpuDevice::allocate(size_t bytes) {
 }
 
 Selection CpuDevice::select(const Gradient& gradient, const Placement& placement, WordRange range) {
+  if (gradient.dgc != nullptr)
+    return dgc_select(gradient, placement, range, *gradient.dgc, allocate_, isa_);
   return zen::select(gradient, placement, range, allocate_, isa_);
 }
 

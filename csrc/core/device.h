@@ -44,7 +44,8 @@ class Device {
   virtual Buffer allocate(size_t bytes) = 0;
 
   // One ordered pass over the words in `range`: lists every element with x != 0 (NaN included), and
-  // rewrites -0.0 to +0.0 in the gradient. The result has one entry per owner.
+  // rewrites -0.0 to +0.0 in the gradient; or lists what gradient.dgc sends and leaves zeros. The
+  // result has one entry per owner. Ranges of one gradient come in ascending order.
   virtual Selection select(const Gradient& gradient, const Placement& placement,
                            WordRange range) = 0;
 

@@ -1,8 +1,14 @@
 #include "core/select.h"
 
+#include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
+#include "core/bits.h"
+#include "core/dgc_select_kernels.h"
+#include "core/dgc_select_loop.h"
+#include "core/dgc_words_scalar.h"
 #include "core/error.h"
 #include "core/message.h"
 #include "core/select_elements.h"
@@ -54,29 +60,101 @@ WordRange whole_words(const Placement& placement, WordRange range) {
   return {range.begin, range.end - (ragged ? 1 : 0)};
 }
 
-void select_whole_words(SelectWords select_words, const Gradient& gradient,
-                        const Placement& placement, WordRange range,
+// Calls select_words(range, deal, streams) for the whole words of the range.
+template <class F>
+void select_whole_words(F&& select_words, const Placement& placement, WordRange range,
                         std::vector<OwnerStream>& streams) {
-  if (placement.kind() == PlacementKind::hashed) {
-    return select_words(gradient.data.data, range, placement.deal(), streams.data());
-  }
+  if (placement.kind() == PlacementKind::hashed)
+    return select_words(range, placement.deal(), streams.data());
   // The other kinds give an owner consecutive words.
   for (int owner = 0; owner < placement.owners(); ++owner) {
     const Shard shard = placement.shard(owner, range);
     if (shard.slots == 0) continue;
     const uint64_t first = shard.word(0);
-    select_words(gradient.data.data, {first, first + shard.slots}, Deal{},
-                 &streams[static_cast<size_t>(owner)]);
+    select_words({first, first + shard.slots}, Deal{}, &streams[static_cast<size_t>(owner)]);
   }
 }
 
-void select_ragged_word(const Gradient& gradient, const Placement& placement, uint64_t word,
-                        std::vector<OwnerStream>& streams) {
-  OwnerStream& stream = streams[static_cast<size_t>(placement.owner(word))];
+// The non-zeros, as they are.
+struct PlainSelect {
+  const Gradient& gradient;
+  SelectWords kernel;
+
+  void whole_words(WordRange range, const Deal& deal, OwnerStream* streams) const {
+    kernel(gradient.data.data, range, deal, streams);
+  }
+  void ragged_word(uint64_t word, uint64_t elements, OwnerStream& stream) const {
+    with_type(gradient.dtype, [&]<class T>(T) {
+      select_word<ScalarWords>(reinterpret_cast<T*>(gradient.data.data) + word * kWordElems,
+                               elements, stream);
+    });
+  }
+};
+
+// What the DGC pass lists. Samples are drawn a few words ahead of the pass, which finds their cache
+// lines warm.
+struct DgcSelect {
+  const Gradient& gradient;
+  DgcPass& pass;
+  DgcSelectWords kernel;
+
+  void whole_words(WordRange range, const Deal& deal, OwnerStream* streams) const {
+    if (pass.sampler == nullptr) return kernel(gradient.data.data, range, deal, streams, pass);
+    constexpr uint64_t kBlockWords = 32;
+    for (uint64_t word = range.begin; word < range.end; word += kBlockWords) {
+      const uint64_t end = std::min(word + kBlockWords, range.end);
+      pass.sampler->observe(gradient, pass, word * kWordElems, end * kWordElems);
+      kernel(gradient.data.data, {word, end}, deal, streams, pass);
+    }
+  }
+  void ragged_word(uint64_t word, uint64_t elements, OwnerStream& stream) const {
+    const uint64_t begin = word * kWordElems;
+    if (pass.sampler != nullptr) pass.sampler->observe(gradient, pass, begin, begin + elements);
+    with_dgc_types(gradient.dtype, pass, [&]<class T, class M>(T, M) {
+      const DgcArrays<T, M> arrays(gradient.data.data, pass, begin);
+      dgc_select_word<ScalarWords, DgcScalarWords>(arrays.gradient, arrays.residual,
+                                                   arrays.momentum, elements, stream, pass);
+    });
+  }
+};
+
+template <class How>
+Selection select_as(const How& how, const Placement& placement, WordRange range,
+                    const Allocate& allocate) {
+  Selection selection = empty_selection(how.gradient.dtype, placement, range, allocate);
+  std::vector<OwnerStream> streams = open_streams(selection);
+  const WordRange whole = whole_words(placement, range);
+  select_whole_words(
+      [&](WordRange words, const Deal& deal, OwnerStream* to) { how.whole_words(words, deal, to); },
+      placement, whole, streams);
+  if (whole.end < range.end)
+    how.ragged_word(whole.end, placement.elements(whole.end),
+                    streams[static_cast<size_t>(placement.owner(whole.end))]);
+  close_streams(streams, selection);
+  return selection;
+}
+
+// Writes what a placement of one owner listed to its places in the gradient.
+void put_back(const ShardSelection& listed, const Gradient& gradient) {
   with_type(gradient.dtype, [&]<class T>(T) {
-    T* elements = reinterpret_cast<T*>(gradient.data.data) + word * kWordElems;
-    select_word<ScalarWords>(elements, placement.elements(word), stream);
+    const T* values = reinterpret_cast<const T*>(listed.message.data + kHeaderBytes);
+    const uint64_t* mask = listed.mask_list();
+    for_each_bit({listed.presence_bits(), listed.shard.presence_words()}, [&](uint64_t slot) {
+      T* elements = reinterpret_cast<T*>(gradient.data.data) + listed.shard.word(slot) * kWordElems;
+      ScalarWords::store(values, *mask, elements);
+      values += std::popcount(*mask++);
+    });
   });
+}
+
+// The pass works on words. For a placement of elements, which exists for comparison only, what it
+// sends goes through the gradient, as non-zeros. REQUIRES: kind is hashed_elements.
+Selection dgc_select_elements(const DgcSelect& how, const Placement& placement, WordRange range,
+                              const Allocate& allocate) {
+  const auto whole = Placement::make(PlacementKind::whole, placement.numel(), 1, 0);
+  const Selection listed = select_as(how, *whole, range, allocate);
+  put_back(listed[0], how.gradient);
+  return select_elements(how.gradient, placement, range, allocate);
 }
 
 }  // namespace
@@ -85,20 +163,29 @@ SelectWords select_words_scalar(DType dtype) {
   return with_type(dtype, []<class T>(T) -> SelectWords { return select_words<ScalarWords, T>; });
 }
 
+DgcSelectWords dgc_select_words_scalar(DType dtype, const DgcPass& pass) {
+  return dgc_kernel<ScalarWords, DgcScalarWords>(dtype, pass);
+}
+
 Selection select(const Gradient& gradient, const Placement& placement, WordRange range,
                  const Allocate& allocate, Isa isa) {
   check(gradient, placement, range);
   if (placement.kind() == PlacementKind::hashed_elements)
     return select_elements(gradient, placement, range, allocate);
-  Selection selection = empty_selection(gradient.dtype, placement, range, allocate);
-  std::vector<OwnerStream> streams = open_streams(selection);
-  const SelectWords select_words =
+  const SelectWords kernel =
       isa == Isa::avx2 ? select_words_avx2(gradient.dtype) : select_words_scalar(gradient.dtype);
-  const WordRange whole = whole_words(placement, range);
-  select_whole_words(select_words, gradient, placement, whole, streams);
-  if (whole.end < range.end) select_ragged_word(gradient, placement, whole.end, streams);
-  close_streams(streams, selection);
-  return selection;
+  return select_as(PlainSelect{gradient, kernel}, placement, range, allocate);
+}
+
+Selection dgc_select(const Gradient& gradient, const Placement& placement, WordRange range,
+                     DgcPass& pass, const Allocate& allocate, Isa isa) {
+  check(gradient, placement, range);
+  const DgcSelectWords kernel = isa == Isa::avx2 ? dgc_select_words_avx2(gradient.dtype, pass)
+                                                 : dgc_select_words_scalar(gradient.dtype, pass);
+  const DgcSelect how{gradient, pass, kernel};
+  return placement.kind() == PlacementKind::hashed_elements
+             ? dgc_select_elements(how, placement, range, allocate)
+             : select_as(how, placement, range, allocate);
 }
 
 }  // namespace zen

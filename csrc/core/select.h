@@ -7,6 +7,7 @@
 
 #include "core/buffer.h"
 #include "core/cpu_features.h"
+#include "core/dgc_pass.h"
 #include "core/gradient.h"
 #include "core/placement.h"
 #include "core/selection.h"
@@ -18,5 +19,11 @@ namespace zen {
 // Throws InvalidArgument if the gradient and the placement differ in size.
 Selection select(const Gradient& gradient, const Placement& placement, WordRange range,
                  const Allocate& allocate, Isa isa = preferred_isa());
+
+// Lists what `pass` sends instead, in the same single pass over the gradient and over the pass's
+// memory. The gradient is zero in `range` afterwards; under a placement of elements it holds what
+// is sent. REQUIRES: the ranges of one bucket are selected in ascending order, with the same pass.
+Selection dgc_select(const Gradient& gradient, const Placement& placement, WordRange range,
+                     DgcPass& pass, const Allocate& allocate, Isa isa = preferred_isa());
 
 }  // namespace zen

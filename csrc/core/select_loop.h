@@ -10,12 +10,12 @@
 
 namespace zen {
 
-// Without a branch on whether the word is empty: at 1% uniform density half of the words are, and
-// a processor would guess wrong on every other one.
+// Appends the listed elements of a word of `count` elements. Without a branch on whether there are
+// any: at 1% uniform density half of the words are empty, and a processor would guess wrong on
+// every other one.
 template <class Words, class T>
-ZEN_INLINE void select_word(T* elements, uint64_t count, OwnerStream& stream) {
+ZEN_INLINE void append_word(const T* elements, uint64_t mask, uint64_t count, OwnerStream& stream) {
   const uint64_t slot = stream.slot++;
-  const uint64_t mask = Words::list(elements, count);
   const uint64_t is_present = mask != 0;
   stream.presence[slot / 64] |= is_present << slot % 64;
   *stream.masks = mask;  // in bounds: the slots before this one have at most `slot` masks
@@ -23,6 +23,12 @@ ZEN_INLINE void select_word(T* elements, uint64_t count, OwnerStream& stream) {
   if (mask == low_bits(count)) ++stream.full_words;
   T* values = reinterpret_cast<T*>(stream.values);
   stream.values = reinterpret_cast<std::byte*>(Words::compress(elements, mask, values));
+}
+
+template <class Words, class T>
+ZEN_INLINE void select_word(T* elements, uint64_t count, OwnerStream& stream) {
+  const uint64_t mask = Words::list(elements, count);
+  append_word<Words>(elements, mask, count, stream);
 }
 
 // The processor's own prefetcher loses the stream at page boundaries and while a branch was guessed

@@ -229,6 +229,8 @@ struct Avx2Words {
     return load16(table[lanes].data());
   }
 
+ public:
+  // Eight values as floats, and back.
   ZEN_INLINE static __m256 load_floats(const float* values) { return _mm256_loadu_ps(values); }
   template <class T>
   ZEN_INLINE static __m256 load_floats(const T* values) {
