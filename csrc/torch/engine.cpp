@@ -122,7 +122,22 @@ class Engine::Job final : public Task {
   void done(const Report& report, const Traffic& traffic) noexcept override;
   void failed(const std::string& message) noexcept override;
 
+  // Whether DGC is to compress it. Anything a scheme cannot carry goes as it is, or fails later.
+  bool is_compressed() const {
+    return request_.dgc && dtype_ && request_.tensor.layout() == at::kStrided &&
+           request_.tensor.device().is_cpu() && engine_.transport_->size() > 1;
+  }
+  bool ends_iteration() const { return request_.last; }
+  Gradient gradient() const {
+    return {
+        {static_cast<std::byte*>(request_.tensor.data_ptr()), request_.tensor.nbytes(), nullptr},
+        *dtype_,
+        numel()};
+  }
+  const DgcRequest& dgc() const { return *request_.dgc; }
+
  private:
+  std::unique_ptr<Exchange> plain_exchange(uint32_t sequence);
   uint64_t numel() const { return static_cast<uint64_t>(request_.tensor.numel()); }
   float divisor() const {
     return request_.reduce == Reduce::mean ? static_cast<float>(engine_.transport_->size()) : 1;
@@ -155,22 +170,27 @@ Layout Engine::Job::layout() {
 }
 
 std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
+  auto exchange = plain_exchange(sequence);
+  return request_.dgc && request_.last ? engine_.dgc_->ending_iteration(std::move(exchange))
+                                       : std::move(exchange);
+}
+
+std::unique_ptr<Exchange> Engine::Job::plain_exchange(uint32_t sequence) {
   if (engine_.transport_->size() == 1 || numel() == 0) return std::make_unique<NoExchange>();
   if (!dtype_)
     return std::make_unique<BackendReduction>(*engine_.transport_, recorder_, request_.tensor,
                                               request_.reduce);
-  const Buffer data{static_cast<std::byte*>(request_.tensor.data_ptr()), request_.tensor.nbytes(),
-                    nullptr};
-  return plan_.scheme->make({.device = engine_.device_,
-                             .transport = *engine_.transport_,
-                             .observer = recorder_,
-                             .gradient = {data, *dtype_, numel()},
-                             .placement = plan_.placement,
-                             .layout = static_cast<uint32_t>(plan_.fingerprint),
-                             .sequence = sequence,
-                             .divisor = divisor(),
-                             .chunks = plan_.chunks,
-                             .pack_values = engine_.pack_values_});
+  return plan_.scheme->make(
+      {.device = engine_.device_,
+       .transport = *engine_.transport_,
+       .observer = recorder_,
+       .gradient = is_compressed() ? engine_.dgc_->compressed(gradient(), dgc()) : gradient(),
+       .placement = plan_.placement,
+       .layout = static_cast<uint32_t>(plan_.fingerprint),
+       .sequence = sequence,
+       .divisor = divisor(),
+       .chunks = plan_.chunks,
+       .pack_values = engine_.pack_values_});
 }
 
 void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
@@ -206,6 +226,7 @@ Engine::Engine(ProcessGroup group, const Options& options)
   const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
   planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
                                        transport_->traits());
+  if (options.dgc) dgc_ = std::make_unique<DgcCompression>(*options.dgc, options.tensor_parallel);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -240,14 +261,37 @@ void Engine::run() {
   Pipeline pipeline(*transport_);
   for (;;) {
     // With a bucket in flight there is something better to do than to wait for the next.
-    auto job = pipeline.in_flight() > 0 ? queue_.try_take() : queue_.take();
+    auto job = next_job(pipeline.in_flight() > 0);
     if (job) {
       pipeline.start(std::move(*job));
       if (pipeline.in_flight() < kInFlight) continue;
     }
-    if (pipeline.in_flight() == 0) return;
+    if (pipeline.in_flight() == 0) break;
     pipeline.finish_oldest();
   }
+  for (const auto& job : held_) job->failed("zensync: the engine was closed");
+}
+
+// The norm that clipping compares with is that of the whole gradient. So with clipping an
+// iteration's buckets are held until the last one has come.
+std::optional<std::unique_ptr<Engine::Job>> Engine::next_job(bool busy) {
+  for (;;) {
+    if (!released_.empty()) {
+      auto job = std::move(released_.front());
+      released_.pop_front();
+      return job;
+    }
+    auto job = busy ? queue_.try_take() : queue_.take();
+    if (!job || !dgc_ || !dgc_->clips()) return job;
+    hold(std::move(*job));
+  }
+}
+
+void Engine::hold(std::unique_ptr<Job> job) {
+  if (job->is_compressed()) dgc_->add_squares(job->gradient(), job->dgc());
+  const bool last = job->ends_iteration();
+  held_.push_back(std::move(job));
+  if (last) released_.swap(held_);
 }
 
 }  // namespace zen

@@ -7,8 +7,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,6 +18,7 @@
 #include "schemes/pipeline.h"
 #include "schemes/planner.h"
 #include "torch/c10d_transport.h"
+#include "torch/dgc_compression.h"
 #include "torch/job_queue.h"
 #include "torch/statistics.h"
 
@@ -26,6 +29,8 @@ struct Options {
   int chunks = 0;  // 0: chosen from the size of the gradient
   bool pack_values = false;
   std::string transport = "";  // "capacity" or "exact"; empty: the faster one
+  std::optional<DgcOptions> dgc;
+  ProcessGroup tensor_parallel;  // of DGC: ranks that hold parts of one model; may be null
 };
 
 // Told once how a request ended, on the engine's thread.
@@ -43,6 +48,7 @@ struct Request {
   int bucket = 0;     // in statistics
   bool last = false;  // ends an iteration
   bool always_agree = false;
+  std::optional<DgcRequest> dgc;  // REQUIRES: set iff the engine has DGC
   std::unique_ptr<Completion> completion;
 };
 
@@ -68,6 +74,7 @@ class Engine {
 
   int rank() const { return rank_; }
   const std::string& scheme() const { return scheme_; }
+  DgcCompression* dgc() { return dgc_.get(); }
   Mode mode() const { return mode_; }
   Statistics::Snapshot statistics() const { return statistics_.snapshot(); }
 
@@ -75,6 +82,8 @@ class Engine {
   class Job;
 
   void run();
+  std::optional<std::unique_ptr<Job>> next_job(bool busy);
+  void hold(std::unique_ptr<Job> job);
 
   std::string scheme_;
   bool pack_values_;
@@ -83,8 +92,10 @@ class Engine {
   CpuDevice device_;
   std::unique_ptr<C10dTransport> transport_;
   std::unique_ptr<Planner> planner_;
+  std::unique_ptr<DgcCompression> dgc_;
   Statistics statistics_;
   JobQueue<std::unique_ptr<Job>> queue_;
+  std::deque<std::unique_ptr<Job>> held_, released_;  // of the thread: see next_job()
   std::atomic<int> unfinished_{0};
   std::mutex closing_;
   std::thread thread_;  // last: starts when everything above exists

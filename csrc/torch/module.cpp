@@ -82,6 +82,71 @@ std::vector<std::string> scheme_names() {
   return names;
 }
 
+// The dictionary is that of python/zensync/dgc.py.
+std::optional<DgcOptions> dgc_options(const std::optional<py::dict>& given) {
+  if (!given) return std::nullopt;
+  const py::dict& options = *given;
+  return DgcOptions{.density = options["density"].cast<double>(),
+                    .rule = {.momentum = options["momentum"].cast<float>(),
+                             .nesterov = options["nesterov"].cast<bool>(),
+                             .momentum_masking = options["momentum_masking"].cast<bool>()},
+                    .clip_norm = options["clip_norm"].cast<double>(),
+                    .warmup = options["warmup"].cast<uint64_t>(),
+                    .warmup_stages = options["warmup_stages"].cast<uint64_t>(),
+                    .sample_ratio = options["sample_ratio"].cast<double>(),
+                    .per_bucket = options["per_bucket"].cast<bool>(),
+                    .seed = options["seed"].cast<uint32_t>()};
+}
+
+// Elements, key and whether this rank counts them, of the bucket's parameters in order.
+using Segments = std::vector<std::tuple<uint64_t, uint32_t, bool>>;
+
+PythonEngine::Future hook(PythonEngine& engine, c10d::GradBucket& bucket) {
+  return engine.hook(bucket, std::nullopt);
+}
+
+PythonEngine::Future compressed_hook(PythonEngine& engine, c10d::GradBucket& bucket,
+                                     const std::optional<at::Tensor>& residual,
+                                     const std::optional<at::Tensor>& momentum, float scale,
+                                     const Segments& segments) {
+  DgcRequest request{residual.value_or(at::Tensor()), momentum.value_or(at::Tensor()), scale, {}};
+  uint64_t begin = 0;
+  for (const auto& [numel, key, counted] : segments) {
+    request.segments.push_back({begin, begin + numel, key, counted});
+    begin += numel;
+  }
+  return engine.hook(bucket, std::move(request));
+}
+
+py::dict dgc_state(PythonEngine& engine) {
+  const DgcState state = engine.dgc()->state();
+  py::dict result;
+  result["iteration"] = state.iteration;
+  result["threshold"] = state.threshold;
+  result["guess"] = state.guess;
+  result["correction"] = state.correction;
+  result["excess"] = state.excess;
+  result["stride"] = state.stride;
+  result["elements"] = state.elements;
+  return result;
+}
+
+// What is missing starts anew.
+void restore_dgc(PythonEngine& engine, const py::dict& state) {
+  DgcState restored;
+  const auto set = [&](const char* name, auto& field) {
+    if (state.contains(name)) field = state[name].cast<std::decay_t<decltype(field)>>();
+  };
+  set("iteration", restored.iteration);
+  set("threshold", restored.threshold);
+  set("guess", restored.guess);
+  set("correction", restored.correction);
+  set("excess", restored.excess);
+  set("stride", restored.stride);
+  set("elements", restored.elements);
+  engine.dgc()->restore(restored);
+}
+
 py::dict build_info() {
   py::dict result;
   result["torch"] = TORCH_VERSION;
@@ -106,14 +171,21 @@ PYBIND11_MODULE(_C, module) {
   py::register_local_exception_translator(translate);
   py::class_<PythonEngine>(module, "Engine")
       .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
-                       std::string transport) {
+                       std::string transport, const std::optional<py::dict>& dgc,
+                       std::optional<ProcessGroup> tp_group) {
              return std::make_unique<PythonEngine>(
                  std::move(group),
-                 Options{std::move(scheme), chunks, pack_values, std::move(transport)});
+                 Options{std::move(scheme), chunks, pack_values, std::move(transport),
+                         dgc_options(dgc), tp_group.value_or(ProcessGroup())});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
-           py::arg("pack_values"), py::arg("transport"))
-      .def("hook", &PythonEngine::hook, py::arg("bucket"))
+           py::arg("pack_values"), py::arg("transport"), py::arg("dgc") = py::none(),
+           py::arg("tp_group") = py::none())
+      .def("hook", &hook, py::arg("bucket"))
+      .def("compressed_hook", &compressed_hook, py::arg("bucket"), py::kw_only(),
+           py::arg("residual"), py::arg("momentum"), py::arg("scale"), py::arg("segments"))
+      .def("dgc_state", &dgc_state)
+      .def("restore_dgc", &restore_dgc, py::arg("state"))
       .def(
           "all_reduce",
           [](PythonEngine& engine, const at::Tensor& tensor, const std::string& op) {

@@ -100,7 +100,7 @@ PythonEngine::~PythonEngine() {
   engine_.reset();
 }
 
-PythonEngine::Future PythonEngine::hook(c10d::GradBucket& bucket) {
+PythonEngine::Future PythonEngine::hook(c10d::GradBucket& bucket, std::optional<DgcRequest> dgc) {
   refuse_if_forked();
   const at::Tensor& buffer = bucket.getBuffer();
   const auto index = static_cast<int>(bucket.getIndex());
@@ -111,6 +111,7 @@ PythonEngine::Future PythonEngine::hook(c10d::GradBucket& bucket) {
                  .bucket = index,
                  .last = bucket.isLast(),
                  .always_agree = false,
+                 .dgc = std::move(dgc),
                  .completion = nullptr},
                 buffer, nullptr);
 }
@@ -138,6 +139,7 @@ PythonEngine::Future PythonEngine::all_reduce(const at::Tensor& tensor, Reduce r
                  .bucket = 0,
                  .last = true,
                  .always_agree = true,
+                 .dgc = std::nullopt,
                  .completion = nullptr},
                 tensor, std::move(copy_back));
 }

@@ -6,6 +6,7 @@
 
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
@@ -23,11 +24,14 @@ class PythonEngine {
 
   // The mean of the bucket over the group, in place. What is wrong with it comes out of the future,
   // because the peers are waiting and must be told too.
-  Future hook(c10d::GradBucket& bucket);
+  Future hook(c10d::GradBucket& bucket, std::optional<DgcRequest> dgc);
 
   // In place, for any shape and strides. Throws InvalidArgument if the tensor is not supported.
   // In a forked child it throws, as hook() does: what it submitted would wait for ever.
   Future all_reduce(const at::Tensor& tensor, Reduce reduce);
+
+  // What goes on between iterations. Null if there is no DGC.
+  DgcCompression* dgc() { return engine_->dgc(); }
 
   void close();
   bool on_own_thread() const { return engine_->on_own_thread(); }

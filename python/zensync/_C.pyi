@@ -1,4 +1,4 @@
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -24,8 +24,21 @@ class Engine:
         chunks: int,
         pack_values: bool,
         transport: str,
+        dgc: dict[str, Any] | None = None,
+        tp_group: dist.ProcessGroup | None = None,
     ) -> None: ...
     def hook(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]: ...
+    def compressed_hook(
+        self,
+        bucket: GradBucket,
+        *,
+        residual: torch.Tensor | None,
+        momentum: torch.Tensor | None,
+        scale: float,
+        segments: list[tuple[int, int, bool]],
+    ) -> torch.futures.Future[torch.Tensor]: ...
+    def dgc_state(self) -> dict[str, int | float]: ...
+    def restore_dgc(self, state: dict[str, int | float]) -> None: ...
     def all_reduce(
         self, tensor: torch.Tensor, *, op: str
     ) -> torch.futures.Future[torch.Tensor]: ...

@@ -13,7 +13,8 @@ check_built()  # before the extension is loaded: a wrong one loads without compl
 
 from zensync._C import schemes  # noqa: E402
 from zensync.all_reduce import all_reduce  # noqa: E402
+from zensync.dgc import DGC  # noqa: E402
 from zensync.hook import hook  # noqa: E402
 from zensync.state import State  # noqa: E402
 
-__all__ = ["State", "__version__", "all_reduce", "hook", "schemes"]
+__all__ = ["DGC", "State", "__version__", "all_reduce", "hook", "schemes"]

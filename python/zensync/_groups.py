@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from zensync import _C
+from zensync.dgc import DGC
 
 # What is left to do for a group when its engine is gone, by engine.
 _engines: "weakref.WeakKeyDictionary[_C.Engine, weakref.finalize[..., _C.Engine]]" = (
@@ -29,17 +30,26 @@ def make_engine(
     chunks: int = 0,
     pack_values: bool = False,
     transport: str = "",
+    compressor: DGC | None = None,
 ) -> _C.Engine:
-    """Collective over the members of `group` (None: all ranks)."""
-    clone = _clone(group)
+    """Collective over the members of `group` (None: all ranks) and of a compressor's tp_group."""
+    clones = [_clone(group)]
     try:
+        if compressor is not None and compressor.tp_group is not None:
+            clones.append(_clone(compressor.tp_group))
         engine = _C.Engine(
-            clone, scheme=scheme, chunks=chunks, pack_values=pack_values, transport=transport
+            clones[0],
+            scheme=scheme,
+            chunks=chunks,
+            pack_values=pack_values,
+            transport=transport,
+            dgc=None if compressor is None else compressor.engine_options(clones[0].size()),
+            tp_group=clones[1] if len(clones) > 1 else None,
         )
     except BaseException:
-        _destroy(clone, os.getpid())
+        _destroy(clones, os.getpid())
         raise
-    _engines[engine] = weakref.finalize(engine, _destroy, clone, os.getpid())
+    _engines[engine] = weakref.finalize(engine, _destroy, clones, os.getpid())
     _engines[engine].atexit = False  # the process takes everything with it
     return engine
 
@@ -50,10 +60,11 @@ def close_engine(engine: _C.Engine) -> None:
     _engines[engine]()
 
 
-def _destroy(clone: dist.ProcessGroup, process: int) -> None:
+def _destroy(clones: list[dist.ProcessGroup], process: int) -> None:
     """torch keeps a group, with its threads and sockets, until it is told to let go."""
-    if os.getpid() == process and clone in c10d._world.pg_map:
-        dist.destroy_process_group(clone)
+    for clone in clones:
+        if os.getpid() == process and clone in c10d._world.pg_map:
+            dist.destroy_process_group(clone)
 
 
 def check_group(group: dist.ProcessGroup | None) -> None:

@@ -7,8 +7,10 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C
+from zensync._dgc_state import DGCState
 from zensync._groups import check_group, close_engine, make_engine
 from zensync._report import no_statistics, summary_line, summary_table
+from zensync.dgc import DGC
 from zensync.statistics import Statistics
 
 logger = logging.getLogger("zensync")
@@ -33,6 +35,8 @@ class State:
         pack_values: squeeze the values without loss, where that makes a message smaller: fewer
             bytes for more work. Try it on slow links, above all with bfloat16 gradients. It is up
             to each rank.
+        compressor: a `zensync.DGC`, for models whose gradients are dense. None sends every
+            non-zero, without loss.
         transport: "capacity" sends point-to-point without asking for sizes (gloo only), "exact"
             uses collectives of exact sizes. None takes the one that suits the backend.
         log_every: log one INFO line, on rank 0, every so many iterations; 0 is never.
@@ -40,10 +44,12 @@ class State:
 
     __slots__ = (
         "__weakref__",
+        "_dgc",
         "_engine",
         "_iterations_before",
         "_logged",
         "chunks",
+        "compressor",
         "log_every",
         "pack_values",
         "process_group",
@@ -58,6 +64,7 @@ class State:
         scheme: str = "balanced_parallelism",
         chunks: int | None = None,
         pack_values: bool = False,
+        compressor: DGC | None = None,
         transport: str | None = None,
         log_every: int = 0,
     ) -> None:
@@ -66,6 +73,7 @@ class State:
             _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
         if not isinstance(pack_values, bool):
             raise TypeError(f"pack_values is {pack_values!r}: it must be True or False")
+        _check_compressor(compressor, scheme)
         if transport is not None:
             _check_choice("transport", transport, ["capacity", "exact"])
         _check_range("log_every", log_every, 0, None)
@@ -74,8 +82,10 @@ class State:
         self.scheme = scheme
         self.chunks = chunks
         self.pack_values = pack_values
+        self.compressor = compressor
         self.transport = transport
         self.log_every = log_every
+        self._dgc = None if compressor is None else DGCState(compressor)
         self._iterations_before = 0  # of the run that this State was loaded from
         self._logged = 0
         self._engine: _C.Engine | None = None
@@ -90,7 +100,7 @@ class State:
         engine = self._engine or self._start()
         if self.log_every > 0 and bucket.index() == 0 and engine.rank == 0:
             self._log()
-        return engine.hook(bucket)
+        return engine.hook(bucket) if self._dgc is None else self._dgc.hook(engine, bucket)
 
     def stats(self) -> Statistics:
         """What was sent and how long it took.
@@ -112,9 +122,15 @@ class State:
         return summary_table(self.stats())
 
     def state_dict(self) -> dict[str, Any]:
-        return {"version": _STATE_VERSION, "iterations": self.stats()["iterations"]}
+        """What a resumed run needs, between two iterations: with a compressor, what this rank has
+        not sent yet. That differs between ranks, so each of them saves its own."""
+        state = {"version": _STATE_VERSION, "iterations": self.stats()["iterations"]}
+        return state if self._dgc is None else {**state, "dgc": self._dgc.saved()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on as the State that was saved would have: bit for bit, for the same model, options,
+        rank and number of ranks. On another rank or number of ranks a compressor starts with
+        nothing left to send, and logs a warning: what was not sent is lost once."""
         version = state_dict.get("version")
         if version != _STATE_VERSION:
             raise ValueError(
@@ -122,6 +138,8 @@ class State:
             )
         done_here = self.stats()["iterations"] - self._iterations_before
         self._iterations_before = state_dict["iterations"] - done_here
+        if self._dgc is not None and "dgc" in state_dict:
+            self._dgc.load(state_dict["dgc"])
 
     def close(self) -> None:
         """Ends the engine now instead of when the State dies. The State is of no use afterwards."""
@@ -134,6 +152,7 @@ class State:
             "scheme": self.scheme,
             "chunks": self.chunks,
             "pack_values": self.pack_values,
+            "compressor": self.compressor,
             "transport": self.transport,
             "log_every": self.log_every,
             "state_dict": self.state_dict(),
@@ -145,8 +164,10 @@ class State:
         self.scheme = saved["scheme"]
         self.chunks = saved["chunks"]
         self.pack_values = saved["pack_values"]
+        self.compressor = saved["compressor"]
         self.transport = saved["transport"]
         self.log_every = saved["log_every"]
+        self._dgc = None if self.compressor is None else DGCState(self.compressor)
         self._iterations_before = 0
         self._logged = 0
         self._engine = None
@@ -159,7 +180,10 @@ class State:
             chunks=self.chunks or 0,
             pack_values=self.pack_values,
             transport=self.transport or "",
+            compressor=self.compressor,
         )
+        if self._dgc is not None:
+            self._dgc.start(self._engine, ranks=dist.get_world_size(self.process_group))
         return self._engine
 
     def _log(self) -> None:
@@ -174,6 +198,16 @@ class State:
 def _check_choice(name: str, value: str, choices: list[str]) -> None:
     if value not in choices:
         raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def _check_compressor(compressor: DGC | None, scheme: str) -> None:
+    if compressor is not None and not isinstance(compressor, DGC):
+        raise TypeError(f"compressor is {compressor!r}: it must be a zensync.DGC or None")
+    if compressor is not None and scheme == "allreduce":
+        raise ValueError(
+            "scheme 'allreduce' sends every element, so a compressor would lose accuracy and save "
+            "nothing: choose another scheme, or compressor=None"
+        )
 
 
 def _check_range(name: str, value: int, low: int, high: int | None) -> None:

@@ -192,7 +192,8 @@ def test_a_models_gradients_on_a_network(tmp_path: Path) -> None:
     done = run(
         bench(
             *("--ranks", 2, "--rates", "100mbit", "--model", "my_model:gradients"),
-            *("--schemes", "balanced_parallelism", "agsparse", "balanced_parallelism:packed"),
+            *("--schemes", "balanced_parallelism", "agsparse"),
+            *("balanced_parallelism:packed", "balanced_parallelism:dgc=0.05"),
             *("--repetitions", 3, "--output", tmp_path / "out"),
         ),
         tmp_path,
@@ -204,6 +205,7 @@ def test_a_models_gradients_on_a_network(tmp_path: Path) -> None:
     assert list(rows) == [
         *("ddp", "ddp_bf16", "powersgd", "coo", "noop"),
         *("balanced_parallelism", "agsparse", "balanced_parallelism:packed"),
+        "balanced_parallelism:dgc=0.05",
     ]
     for row in rows.values():
         check_row(row, shaped=shaped)

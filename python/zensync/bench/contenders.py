@@ -17,7 +17,7 @@ import zensync
 from zensync import _C
 from zensync.bench.replay import Replay
 
-OPTIONS = "packed, chunks=N, exact, wire=bfloat16"
+OPTIONS = "packed, chunks=N, exact, wire=bfloat16, dgc=DENSITY"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class SchemeContender(Contender):
     def __init__(self, spec: str, gradients: Gradients) -> None:
         scheme, options = parse(spec)
         self.name = spec
-        self.exact = "wire_dtype" not in options
+        self.exact = not {"wire_dtype", "compressor"} & set(options)
         self._state = zensync.State(scheme=scheme, **options)
         self._replay = Replay(gradients.parts, zensync.hook, self._state)
 
@@ -117,6 +117,11 @@ def _option(spec: str, option: str) -> tuple[str, Any]:
     if option == "wire=bfloat16":
         return "wire_dtype", torch.bfloat16
     name, _, value = option.partition("=")
+    if name == "dgc":
+        try:
+            return "compressor", zensync.DGC(float(value))
+        except ValueError as error:
+            raise ValueError(f"{spec!r}: option {option!r} is wrong: {error}") from error
     if name == "chunks" and value.isdecimal() and 1 <= int(value) <= _C.MAX_CHUNKS:
         return "chunks", int(value)
     raise ValueError(
