@@ -4,6 +4,7 @@ Bytes, times, losses, gradients and parameters are compared at the end.
 
     python examples/word_language_model.py                  # 4 ranks on this machine's loopback
     python examples/word_language_model.py --rate 1gbit     # a network of that rate; needs root
+    python examples/word_language_model.py --compressor dgc --density 0.05
     torchrun --nproc-per-node 4 examples/word_language_model.py
 
 The text is the documentation and the source of the installed Python: nothing is downloaded. What
@@ -67,6 +68,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="small has 10 million parameters, medium 35 million (default %(default)s)",
     )
     parser.add_argument(
+        "--compressor",
+        choices=("none", "dgc"),
+        default="none",
+        help="dgc: send the largest gradients and keep the rest for later (default %(default)s)",
+    )
+    parser.add_argument(
+        "--density",
+        type=_share,
+        help="of dgc: the share of the gradient that is sent (default 0.05)",
+    )
+    parser.add_argument(
         "--seed",
         type=_whole_number(0, 2**31 - 1),
         default=1,
@@ -79,7 +91,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="FOLDER",
         help="for plot.png and results.json (default %(default)s)",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.compressor == "dgc":
+        options.density = options.density or 0.05
+    elif options.density is not None:
+        parser.error("--density belongs to --compressor dgc: give that too, or leave both out")
+    return options
 
 
 def launch(options: argparse.Namespace) -> int:
@@ -150,6 +167,7 @@ def _compare(options: argparse.Namespace) -> int:
         iterations=options.iterations,
         seed=options.seed,
         rate_bits_per_second=options.rate,
+        density=options.density,
     )
     failures = comparison.failures()
     if dist.get_rank() == 0:
@@ -174,6 +192,16 @@ def _whole_number(low: int, high: int) -> Callable[[str], int]:
         return int(text)
 
     return parse_number
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, up to 1")
+    return share
 
 
 def _rate(text: str) -> int:

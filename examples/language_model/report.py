@@ -30,7 +30,7 @@ def print_report(console: Console, comparison: Comparison, folder: Path) -> None
         (
             "Largest parameter difference",
             f"{comparison.max_parameter_difference:.2g} after {comparison.iterations} iterations "
-            f"(allowed: {MAX_PARAMETER_DIFFERENCE:g})",
+            f"(allowed: {_allowed(comparison)})",
         ),
         ("Parameters across ranks", f"{same} with zensync"),
         ("Largest gradient difference", f"{exactness.difference:.2g} at identical parameters"),
@@ -44,6 +44,7 @@ def results(comparison: Comparison) -> dict[str, Any]:
     return {
         "ranks": comparison.ranks,
         "rate_bits_per_second": comparison.rate_bits_per_second,
+        "dgc_density": comparison.density,
         "max_parameter_difference": comparison.max_parameter_difference,
         "schemes": {scheme: _scheme_results(run) for scheme, run in comparison.runs.items()},
         "model": comparison.model,
@@ -67,8 +68,18 @@ def results(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def _allowed(comparison: Comparison) -> str:
+    if comparison.density is None:
+        return f"{MAX_PARAMETER_DIFFERENCE:g}"
+    return f"any, with DGC at {comparison.density:.3g}"
+
+
 def write_results(comparison: Comparison, path: Path) -> None:
     path.write_text(json.dumps(results(comparison), indent=2) + "\n")
+
+
+def _compressed(comparison: Comparison) -> str:
+    return "" if comparison.density is None else f", zensync with DGC at {comparison.density:.1%}"
 
 
 def _scheme_results(run: Run) -> dict[str, Any]:
@@ -86,7 +97,7 @@ def _runs_table(comparison: Comparison) -> Table:
     dense, sparse = comparison.runs["ddp"], comparison.runs["zensync"]
     table = Table(
         title=f"{comparison.ranks} ranks on {comparison.network}, {comparison.iterations} "
-        f"iterations, {comparison.model} model",
+        f"iterations, {comparison.model} model{_compressed(comparison)}",
         title_justify="left",
     )
     table.add_column("per rank and iteration")

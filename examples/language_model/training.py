@@ -68,23 +68,33 @@ def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
 
 
 def synchronise(
-    model: LanguageModel, scheme: str
+    model: LanguageModel, scheme: str, density: float | None = None
 ) -> tuple[DistributedDataParallel, zensync.State | None]:
-    """Collective. All that a training script has to change for zensync is the last two lines."""
+    """Collective. All that a training script has to change for zensync is the last two lines.
+
+    With a density zensync is to compress, at that density.
+    """
     parallel = DistributedDataParallel(model, gradient_as_bucket_view=True)
     if scheme == "ddp":
         return parallel, None
-    state = zensync.State()
+    state = zensync.State(compressor=None if density is None else zensync.DGC(density))
     parallel.register_comm_hook(state, zensync.hook)
     return parallel, state
 
 
 def train(
-    size: Size, batches: Batches, scheme: str, *, iterations: int, seed: int, progress: Progress
+    size: Size,
+    batches: Batches,
+    scheme: str,
+    *,
+    iterations: int,
+    seed: int,
+    progress: Progress,
+    density: float | None = None,
 ) -> Run:
     """Collective."""
     model = new_model(size, seed)
-    parallel, state = synchronise(model, scheme)
+    parallel, state = synchronise(model, scheme, density)
     dist.barrier()
     card_before = _card_bytes_sent()
     losses, seconds = _iterate(parallel, batches, iterations, progress)
