@@ -304,26 +304,28 @@ void print_stale_thresholds(const std::string& path, int n, uint32_t row) {
   if (iterations.size() < 2) throw std::runtime_error(path + " holds fewer than two index sets");
   for (Iteration& iteration : iterations)
     for (IndexSet& set : iteration) set = expand_rows(set, row);
-  const IndexSet bounds = thresholds(union_of(iterations[0]), n);
-  std::printf(
-      "| iteration | thresholds of iteration 0, push / pull | hash, push / pull "
-      "|\n|---|---|---|\n");
-  Range stale_push, hash_push;
+  const IndexSet of_union = thresholds(union_of(iterations[0]), n);
+  const IndexSet of_rank = thresholds(iterations[0][0], n);
+  const PartitionHash h0(n, 1);
+  std::printf("Push / pull, boundaries from iteration 0:\n\n");
+  std::printf("| iteration | of all ranks' union | of rank 0 | hash |\n|---|---|---|---|\n");
+  Range push[3];
   for (size_t iteration = 0; iteration < iterations.size(); ++iteration) {
-    const Iteration& sets = iterations[iteration];
-    const auto stale = [&](uint32_t index) { return owner_by_thresholds(bounds, index); };
-    const PartitionHash h0(n, 1);
-    const double by_thresholds = push_imbalance(sets, n, stale);
-    const double by_hash = push_imbalance(sets, n, h0);
-    std::printf("| %zu | %.3f / %.3f | %.3f / %.3f |\n", iteration, by_thresholds,
-                pull_imbalance(sets, n, stale), by_hash, pull_imbalance(sets, n, h0));
-    if (iteration == 0) continue;
-    stale_push.add(by_thresholds);
-    hash_push.add(by_hash);
+    std::printf("| %zu |", iteration);
+    const auto print = [&](Range& range, const auto& owner_of) {
+      const double found = push_imbalance(iterations[iteration], n, owner_of);
+      std::printf(" %.3f / %.3f |", found, pull_imbalance(iterations[iteration], n, owner_of));
+      if (iteration != 0) range.add(found);
+    };
+    print(push[0], [&](uint32_t index) { return owner_by_thresholds(of_union, index); });
+    print(push[1], [&](uint32_t index) { return owner_by_thresholds(of_rank, index); });
+    print(push[2], h0);
+    std::printf("\n");
   }
-  std::printf("\nFrom iteration 1 on:\n");
-  print_range("push, thresholds of iteration 0", stale_push, iterations.size() - 1);
-  print_range("push, hash", hash_push, iterations.size() - 1);
+  std::printf("\nPush from iteration 1 on:\n");
+  print_range("boundaries of the union", push[0], iterations.size() - 1);
+  print_range("boundaries of rank 0", push[1], iterations.size() - 1);
+  print_range("hash", push[2], iterations.size() - 1);
 }
 
 }  // namespace
