@@ -3,7 +3,7 @@
 DEFAULT_TORCH := 2.13.0
 TORCH ?= $(DEFAULT_TORCH)
 ARGS ?=
-BENCHMARKS := bytes codec packing hashing imbalance
+BENCHMARKS := bytes codec dgc packing hashing imbalance
 BENCH ?= $(BENCHMARKS)
 JOBS ?= $(shell nproc)
 
@@ -70,7 +70,7 @@ endif
 endif
 	$(call cmake_build,release,-DZENSYNC_BENCHMARKS=ON)
 	@mkdir -p runs
-	@rm -f runs/codec.json
+	@rm -f runs/codec.json runs/dgc_pass.json
 	for name in $(BENCH); do build/release/$${name}_benchmark $(ARGS) || exit 1; done
 
 bench-network: extension

@@ -5,6 +5,8 @@
 //   dgc_select         the pass alone
 //   dgc_select_encode  with sampling, and with the messages written
 // `bytes` are those of the four streams. What was listed is checked before anything is timed.
+//
+// dgc_benchmark [--elements N] [--output FILE]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -180,11 +182,16 @@ class Scenario {
 
 int run(int argc, char** argv) {
   uint64_t elements = uint64_t{32} << 20;
-  std::string output = "runs/dgc.json";
+  std::string output = "runs/dgc_pass.json";
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string_view(argv[i]) == "--elements")
+    const std::string_view name = argv[i];
+    if (name == "--elements")
       elements = std::strtoull(argv[i + 1], nullptr, 10);
-    if (std::string_view(argv[i]) == "--output") output = argv[i + 1];
+    else if (name == "--output")
+      output = argv[i + 1];
+    else
+      throw std::runtime_error("unknown option " + std::string(name) +
+                               "; use --elements or --output");
   }
   if (elements == 0 || elements % 64 != 0)
     throw std::runtime_error("--elements must be a positive multiple of 64");
