@@ -37,6 +37,7 @@ class PushPull final : public Exchange {
   Tag tag(const Chunk& chunk, size_t phase) const;
   Identity identity(const Chunk& chunk, uint8_t phase, int source) const;
 
+  void prepare(Chunk& chunk);
   void expect_push(Chunk& chunk);
   void send_push(const Chunk& chunk);
   void reduce(Chunk& chunk);
@@ -83,29 +84,39 @@ PushPull::PushPull(const Context& context, const PushPullOptions& options)
   }
 }
 
+// An ordered transport is told nothing before all is ready. Another takes each chunk's messages as
+// soon as they are: see post().
 void PushPull::prepare() {
-  for (Chunk& chunk : chunks_) {
-    Selection selection;
-    {
-      const StageScope scope(context_.observer, Stage::select);
-      selection = context_.device.select(context_.gradient, *context_.placement, chunk.range);
-    }
-    for (int owner = 0; owner < size_; ++owner) listed_[owner] += selection[owner].count;
-    const StageScope scope(context_.observer, Stage::encode);
-    chunk.pushed =
-        context_.device.encode(std::move(selection), push_, identity(chunk, kPushPhase, rank_));
-  }
+  if (ordered_)
+    for (Chunk& chunk : chunks_) prepare(chunk);
 }
 
 void PushPull::post() {
-  const StageScope scope(context_.observer, Stage::push);
-  // A send waits for its receive, and the word that a receive is there travels behind whatever the
-  // receiver already sends. So every receive goes first, and the link is used both ways.
-  for (Chunk& chunk : chunks_) expect_push(chunk);
-  if (!ordered_)  // an ordered transport allows no call before its turn: see send_pull()
-    for (size_t round = 0; round < rounds_.size(); ++round)
-      for (Chunk& chunk : chunks_) expect_pull(chunk, round);
-  for (const Chunk& chunk : chunks_) send_push(chunk);
+  {
+    const StageScope scope(context_.observer, Stage::push);
+    // A send waits for its receive, and the word that a receive is there travels behind whatever
+    // the receiver already sends. So every receive goes first, and the link is used both ways.
+    for (Chunk& chunk : chunks_) expect_push(chunk);
+    if (!ordered_)  // an ordered transport allows no call before its turn: see send_pull()
+      for (size_t round = 0; round < rounds_.size(); ++round)
+        for (Chunk& chunk : chunks_) expect_pull(chunk, round);
+  }
+  for (Chunk& chunk : chunks_) {
+    if (!ordered_) prepare(chunk);
+    send_push(chunk);
+  }
+}
+
+void PushPull::prepare(Chunk& chunk) {
+  Selection selection;
+  {
+    const StageScope scope(context_.observer, Stage::select);
+    selection = context_.device.select(context_.gradient, *context_.placement, chunk.range);
+  }
+  for (int owner = 0; owner < size_; ++owner) listed_[owner] += selection[owner].count;
+  const StageScope scope(context_.observer, Stage::encode);
+  chunk.pushed =
+      context_.device.encode(std::move(selection), push_, identity(chunk, kPushPhase, rank_));
 }
 
 void PushPull::finish() {
@@ -134,6 +145,7 @@ void PushPull::expect_push(Chunk& chunk) {
 }
 
 void PushPull::send_push(const Chunk& chunk) {
+  const StageScope scope(context_.observer, Stage::push);
   std::vector<Outgoing> messages;
   for (int owner = 0; owner < size_; ++owner)
     if (owner != rank_ && takes_messages(chunk, owner))

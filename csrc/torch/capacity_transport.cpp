@@ -1,4 +1,5 @@
 // Messages by point-to-point operations, received into buffers of the posted capacity.
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/message.h"
@@ -32,6 +33,9 @@ class CapacityTransport final : public C10dTransport {
     std::vector<Transfer> receives, sends;
   };
 
+  // How many ranks further the peer is, on the circle of all ranks.
+  int ahead(int peer) const { return (peer - rank() + size()) % size(); }
+
   std::unordered_map<Ticket, Open> open_;
   Ticket next_ = 0;
 };
@@ -51,15 +55,17 @@ Ticket CapacityTransport::expect(const Tag& tag, std::span<const Expected> from)
   return ticket;
 }
 
+// The next rank comes first. If all began with rank 0 its link would be full and the others idle.
 void CapacityTransport::send(Ticket ticket, std::span<const Outgoing> messages) {
   Open& open = open_.at(ticket);
   open.sends.reserve(messages.size());
-  for (const auto& [peer, message] : messages) {
-    Transfer& send = open.sends.emplace_back(peer, message, nullptr);
-    std::vector<at::Tensor> tensors{tensor_of(message)};
-    send.work = guarded("sending to rank " + std::to_string(peer),
+  for (const auto& [peer, message] : messages) open.sends.emplace_back(peer, message, nullptr);
+  std::ranges::sort(open.sends, {}, [this](const Transfer& send) { return ahead(send.peer); });
+  for (Transfer& send : open.sends) {
+    std::vector<at::Tensor> tensors{tensor_of(send.buffer)};
+    send.work = guarded("sending to rank " + std::to_string(send.peer),
                         [&] { return group().send(tensors, send.peer, open.tag); });
-    traffic_.bytes_out += message.bytes;
+    traffic_.bytes_out += send.buffer.bytes;
   }
 }
 
