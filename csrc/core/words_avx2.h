@@ -17,7 +17,8 @@ namespace zen {
 
 struct Avx2Words {
   // REQUIRES: count == 64. As a signed integer -0.0 is the least number there is, so one minimum
-  // finds out whether the word holds any; without, the zeros are the lanes equal to 0.
+  // finds out whether the word holds any; without, the zeros are the lanes equal to 0. A gradient
+  // that was multiplied by a mask of zeros is full of them, so they too are rewritten by vectors.
   ZEN_INLINE static uint64_t list(float* elements, uint64_t) {
     const __m256i negative_zero = _mm256_set1_epi32(INT32_MIN);
     __m256i zero[8], least = _mm256_setzero_si256();
@@ -27,7 +28,12 @@ struct Avx2Words {
       least = _mm256_min_epi32(least, x);
     }
     if (any_lane(_mm256_cmpeq_epi32(least, negative_zero))) [[unlikely]]
-      return ScalarWords::list(elements, 64);
+      for (int i = 0; i < 8; ++i) {
+        const __m256i x = load(elements + 8 * i),
+                      is_negative = _mm256_cmpeq_epi32(x, negative_zero);
+        store_vector(elements + 8 * i, _mm256_andnot_si256(is_negative, x));
+        zero[i] = _mm256_or_si256(zero[i], is_negative);
+      }
     const uint64_t low =
         byte_mask(_mm256_packs_epi32(zero[0], zero[1]), _mm256_packs_epi32(zero[2], zero[3]));
     const uint64_t high =
@@ -45,7 +51,12 @@ struct Avx2Words {
       least = _mm256_min_epi16(least, x);
     }
     if (any_lane(_mm256_cmpeq_epi16(least, negative_zero))) [[unlikely]]
-      return ScalarWords::list(elements, 64);
+      for (int i = 0; i < 4; ++i) {
+        const __m256i x = load(elements + 16 * i),
+                      is_negative = _mm256_cmpeq_epi16(x, negative_zero);
+        store_vector(elements + 16 * i, _mm256_andnot_si256(is_negative, x));
+        zero[i] = _mm256_or_si256(zero[i], is_negative);
+      }
     const uint64_t low = byte_mask16(zero[0], zero[1]), high = byte_mask16(zero[2], zero[3]);
     return ~(low | high << 32);
   }

@@ -298,7 +298,13 @@ def example_row(**changes: Any) -> results.Row:
         **{"chunks": 4, "seconds": 0.5, "seconds_of_repetitions": [0.5], "bytes_out": 1e6},
         **{"bytes_in": 1e6, "card_bytes_out": 1.1e6, "wire_seconds": 0.04, "ratio_to_wire": 12.5},
         **{"entropy_bytes": 9e5, "entropy_seconds": 0.036, "ratio_to_entropy": 13.9},
-        **{"cpu_share": 0.3, "cpu_limited": True, "algbw": 6.7e7, "speedup_over_ddp": 4.0},
+        **{
+            "cpu_share": 0.3,
+            "cpu_share_of_ranks": 0.25,
+            "cpu_limited": True,
+            "algbw": 6.7e7,
+            "speedup_over_ddp": 4.0,
+        },
         **{"speedup_over_ddp_bf16": None, "imbalance": 1.01, "seconds_by_stage": {}},
         **{"extra_resident_bytes": 1000, "extra_resident_ratio": 0.5, "exact": True},
         **{"difference": 0.0, "same_on_all_ranks": True},
@@ -320,6 +326,9 @@ def test_table_fits_its_width_and_marks_rows_that_the_processors_limit() -> None
     assert "30%*" in text
     assert "10%*" not in text
     assert "more than 25%" in text
+    assert "Other programs" not in text
+    table.print_tables(console, [example_row(cpu_share=0.9)])
+    assert "Other programs had up to 65%" in console.export_text()
 
 
 def test_a_plot_for_each_sweep(tmp_path: Path) -> None:

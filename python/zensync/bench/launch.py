@@ -76,6 +76,7 @@ def _measure(parsed: Options, network: Network) -> tuple[list[int], list[Row]]:
             environment={
                 worker.PARENT: str(os.getpid()),
                 "OMP_NUM_THREADS": "1",
+                "LOCAL_WORLD_SIZE": str(network.ranks),
                 # There are no host names in a namespace, about which torch would warn.
                 "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
             },

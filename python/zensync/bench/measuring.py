@@ -33,8 +33,10 @@ class Measured:
     checksum: int = 0
     extra_resident_bytes: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
-    busy_ticks: int = 0
+    busy_ticks: int = 0  # of the machine's processors, during all repetitions
     all_ticks: int = 0
+    processor_seconds: float = 0  # of this rank's process
+    processors: float = 1  # of the machine, over the ranks that share them
     card_bytes_out: int | None = None  # of all repetitions together
     traffic: list[Traffic] = dataclasses.field(default_factory=list)
 
@@ -101,21 +103,15 @@ def _warm_up(
 
 
 def _repeat(contender: Contender, figures: Measured) -> None:
-    before: list[tuple[int, int]] = []
-    card_before = None
-
-    def started() -> None:
-        nonlocal card_before
-        card_before = resources.card_counters()
-        before.append(resources.cpu_ticks())
-
-    figures.seconds.append(contender.synchronise(started))
-    busy, everything = resources.cpu_ticks()
-    card_after = resources.card_counters()
-    figures.busy_ticks += busy - before[0][0]
-    figures.all_ticks += everything - before[0][1]
-    if card_before is not None and card_after is not None:
-        sent = (card_after - card_before).bytes_out
+    before: list[resources.Usage] = []
+    figures.seconds.append(contender.synchronise(lambda: before.append(resources.usage())))
+    after = resources.usage()
+    figures.busy_ticks += after.busy_ticks - before[0].busy_ticks
+    figures.all_ticks += after.all_ticks - before[0].all_ticks
+    figures.processor_seconds += after.processor_seconds - before[0].processor_seconds
+    figures.processors = resources.processors_per_rank()
+    if before[0].card is not None and after.card is not None:
+        sent = (after.card - before[0].card).bytes_out
         figures.card_bytes_out = (figures.card_bytes_out or 0) + sent
     figures.traffic.append(contender.traffic())
 

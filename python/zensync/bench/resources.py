@@ -1,9 +1,31 @@
 """What a synchronisation takes of the machine, as Linux counts it."""
 
+import dataclasses
 import os
+import time
 from pathlib import Path
 
 from zensync._network import INTERFACE, Counters, own_counters
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Counters that only grow; differences of them mean something."""
+
+    busy_ticks: int  # of the machine's processors, whoever used them
+    all_ticks: int
+    processor_seconds: float  # of this process, all threads
+    card: Counters | None  # None where this rank has no card of its own
+
+
+def usage() -> Usage:
+    busy, everything = cpu_ticks()
+    return Usage(busy, everything, time.process_time(), card_counters())
+
+
+def processors_per_rank() -> float:
+    """torchrun tells how many ranks share a machine, and so does the launcher."""
+    return (os.cpu_count() or 1) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def cpu_ticks() -> tuple[int, int]:

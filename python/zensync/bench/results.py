@@ -18,6 +18,7 @@ from zensync.env import environment
 
 VERSION = 1
 CPU_LIMIT = 0.25  # above it the processors, not the wire, may be what is measured
+OTHERS_LIMIT = 0.1  # of the processors for other programs; more disturbs
 STAGES = ("select", "encode", "push", "reduce", "pull", "decode")
 
 
@@ -48,6 +49,7 @@ class Row:
     entropy_seconds: float | None
     ratio_to_entropy: float | None
     cpu_share: float
+    cpu_share_of_ranks: float
     cpu_limited: bool
     algbw: float
     speedup_over_ddp: float
@@ -114,6 +116,7 @@ class Measurement:
             seconds_of_repetitions=slowest(ranks),
             card_bytes_out=_card_bytes(ranks),
             cpu_share=cpu_share,
+            cpu_share_of_ranks=_cpu_share_of_ranks(ranks),
             cpu_limited=cpu_share > CPU_LIMIT,
             algbw=gradient_bytes / seconds,
             speedup_over_ddp=medians["ddp"] / seconds,
@@ -172,6 +175,18 @@ def slowest(ranks: Sequence[Measured]) -> list[float]:
 def _cpu_share(ranks: Sequence[Measured]) -> float:
     """Of the busiest machine."""
     return max(m.busy_ticks / m.all_ticks if m.all_ticks else 0.0 for m in ranks)
+
+
+def _cpu_share_of_ranks(ranks: Sequence[Measured]) -> float:
+    """Without the kernel's work for the network that no process is charged for."""
+    there = sum(slowest(ranks)) * sum(measured.processors for measured in ranks)
+    return sum(measured.processor_seconds for measured in ranks) / there
+
+
+def disturbed(rows: Sequence[Row]) -> float:
+    """The largest share of the processors that other programs had, if it is too large; else 0."""
+    others = max((row.cpu_share - row.cpu_share_of_ranks for row in rows), default=0.0)
+    return others if others > OTHERS_LIMIT else 0.0
 
 
 def _card_bytes(ranks: Sequence[Measured]) -> float | None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zensync.bench.cells import RECORDED, Network
-from zensync.bench.results import CPU_LIMIT, Row
+from zensync.bench.results import CPU_LIMIT, Row, disturbed
 
 WIDTH = 132
 COLUMNS = ("ms", "/ wire", "/ entropy", "CPU", "MB out", "MB in", "MB/s", "x DDP", "x bf16", "mem")
@@ -21,6 +21,12 @@ def print_tables(console: Console, rows: Sequence[Row]) -> None:
         console.print(
             f"* more than {CPU_LIMIT:.0%} of the processors' time in use: they, not the wire, may "
             "be the limit"
+        )
+    long_enough = [row for row in rows if row.scheme != "noop"]
+    if others := disturbed(long_enough):
+        console.print(
+            f"Other programs had up to {others:.0%} of the processors' time: end them and measure "
+            "again"
         )
 
 
