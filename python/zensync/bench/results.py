@@ -18,7 +18,7 @@ from zensync.env import environment
 
 VERSION = 1
 CPU_LIMIT = 0.25  # above it the processors, not the wire, may be what is measured
-OTHERS_LIMIT = 0.1  # of the processors for other programs; more disturbs
+OTHERS_LIMIT = 0.2  # of the processors for other programs, and the kernel's network; more disturbs
 STAGES = ("select", "encode", "push", "reduce", "pull", "decode")
 
 
