@@ -10,6 +10,7 @@
 #include "core/bits.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/narrow.h"
 #include "core/value_packing.h"
 
 namespace zen {
@@ -199,6 +200,7 @@ size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice) {
 
 Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate) {
+  if (options.narrow_to) narrow_values(selection, *options.narrow_to);
   auto [format, plan, header, message] =
       options.pack_values && options.choice == Choice::cheapest
           ? cheapest_packed(selection, allocate)
@@ -233,8 +235,8 @@ OpenMessage open(const Buffer& message, const Shard& shard, DType dtype, const I
   OpenMessage opened{header, message, normal.presence, normal.masks, message.data + kHeaderBytes,
                      {}};
   if (header.packed) {
-    opened.unpacked = unpack(header, message, allocate);
-    opened.values = opened.unpacked.data;
+    opened.converted = unpack(header, message, allocate);
+    opened.values = opened.converted.data;
   }
   return opened;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/buffer.h"
@@ -36,9 +37,11 @@ struct EncodeOptions {
   // Pack the values (value_packing.h) if that makes the message smaller. `cheapest` then compares
   // packed messages; `coo_or_dense` goes by the size of the values as they are.
   bool pack_values = false;
+  // Round float32 values to this type first; none leaves them as they are.
+  std::optional<DType> narrow_to = {};
 
-  EncodeOptions(Choice choice, bool pack_values = false)
-      : choice(choice), pack_values(pack_values) {}
+  EncodeOptions(Choice choice, bool pack_values = false, std::optional<DType> narrow_to = {})
+      : choice(choice), pack_values(pack_values), narrow_to(narrow_to) {}
 };
 
 // Exact size of the message that encode() would make without packing: how well values pack is known
@@ -55,18 +58,18 @@ size_t max_message_bytes(const Shard& shard, DType dtype, Choice choice);
 Buffer encode(ShardSelection&& selection, const EncodeOptions& options, const Identity& identity,
               const Allocate& allocate);
 
-// A checked message in normal form. Keeps the message alive; presence, masks and unpacked values
+// A checked message in normal form. Keeps the message alive; presence, masks and converted values
 // are scratch memory.
 struct OpenMessage {
   Header header;
   Buffer message;
   Buffer presence, masks;  // as in ShardSelection, invariants 1 and 2
   const std::byte* values = nullptr;
-  Buffer unpacked;  // what `values` points to if the message has packed ones
+  Buffer converted;  // what `values` points to if the message's own were packed or too narrow
 
   // End of the memory that may be read from `values` on.
   const std::byte* readable_end() const {
-    const Buffer& holder = header.packed ? unpacked : message;
+    const Buffer& holder = converted.data != nullptr ? converted : message;
     return holder.data + holder.bytes;
   }
 

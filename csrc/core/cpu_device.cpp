@@ -4,6 +4,7 @@
 
 #include "core/decode_write.h"
 #include "core/merge.h"
+#include "core/narrow.h"
 #include "core/select.h"
 
 namespace zen {
@@ -45,8 +46,9 @@ uint64_t CpuDevice::decode_write(std::span<const Update> updates, const Gradient
   std::vector<Shard> shards;
   uint64_t listed = 0;
   for (const Update& update : updates) {
-    opened.push_back(
-        open(update.message, update.shard, gradient.dtype, update.expected, allocate_));
+    const DType dtype = update.dtype.value_or(gradient.dtype);
+    opened.push_back(open(update.message, update.shard, dtype, update.expected, allocate_));
+    if (dtype != gradient.dtype) widen_values(opened.back(), allocate_);
     shards.push_back(update.shard);
     listed += opened.back().header.count;
   }

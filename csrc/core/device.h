@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,11 +26,12 @@ struct Incoming {
   DType dtype = DType::f32;
 };
 
-// One input of decode_write().
+// One input of decode_write(). A float32 gradient also takes narrower values.
 struct Update {
   Buffer message;
   Identity expected;
   Shard shard;
+  std::optional<DType> dtype = {};  // of the values; none: the gradient's
 };
 
 struct Merged {

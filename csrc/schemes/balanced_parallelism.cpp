@@ -10,6 +10,8 @@ Scheme balanced_parallelism() {
   return {.name = "balanced_parallelism",
           .has_placement = true,
           .placement = PlacementKind::hashed,
+          .packs_values = true,
+          .narrows_values = true,
           .make = [](const Context& context) {
             const EncodeOptions cheapest{Choice::cheapest, context.pack_values};
             return make_push_pull(context,

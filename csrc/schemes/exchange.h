@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,8 @@ struct Context {
   uint32_t sequence = 0;                       // of the bucket on this group; the same on all ranks
   float divisor = 1;                           // the sum is divided by it before the one rounding
   int chunks = 1;                              // word ranges to pipeline; at most kMaxChunks
-  bool pack_values = false;  // fewer bytes for more work; ranks need not agree on it
+  bool pack_values = false;              // fewer bytes for more work; ranks need not agree on it
+  std::optional<DType> wire_dtype = {};  // of the values in messages; none: the gradient's
 };
 
 constexpr int kMaxChunks = 16;  // a chunk number has four bits in the narrowest transport's tag
@@ -79,7 +81,9 @@ class Exchange {
 struct Scheme {
   std::string_view name;
   bool has_placement;
-  PlacementKind placement;  // meaningful if has_placement
+  PlacementKind placement;      // meaningful if has_placement
+  bool packs_values = false;    // whether Context::pack_values has an effect
+  bool narrows_values = false;  // whether Context::wire_dtype is honoured
   std::unique_ptr<Exchange> (*make)(const Context&);
 };
 
@@ -89,9 +93,14 @@ const std::vector<Scheme>& schemes();
 // Throws InvalidArgument listing the known names.
 const Scheme& find_scheme(std::string_view name);
 
+// Throws InvalidArgument, naming the schemes that would do, if an option that is set has no effect
+// on this scheme, and if `wire_dtype` is not bf16.
+void check_options(const Scheme& scheme, bool pack_values, std::optional<DType> wire_dtype);
+
 // Equal on two ranks iff they mean the same bucket, the same way. Its low half travels in tags and
 // headers.
 uint64_t layout_fingerprint(std::string_view scheme, DType dtype, uint64_t numel, int ranks,
-                            uint32_t seed, int chunks, float divisor);
+                            uint32_t seed, int chunks, float divisor,
+                            std::optional<DType> wire_dtype = {});
 
 }  // namespace zen

@@ -10,6 +10,7 @@ Scheme hierarchical() {
   return {.name = "hierarchical",
           .has_placement = true,
           .placement = PlacementKind::whole,
+          .packs_values = true,
           .make = [](const Context& context) {
             return make_recursive_doubling(context, {Choice::cheapest, context.pack_values});
           }};

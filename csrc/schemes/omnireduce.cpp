@@ -10,6 +10,7 @@ Scheme omnireduce() {
   return {.name = "omnireduce",
           .has_placement = true,
           .placement = PlacementKind::ranges,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context,

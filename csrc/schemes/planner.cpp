@@ -25,20 +25,24 @@ int owners_of(const Scheme& scheme, int ranks) {
 }  // namespace
 
 Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks,
-                 const Traits& traits)
+                 const Traits& traits, std::optional<DType> wire_dtype)
     : scheme_(find_scheme(scheme)),
       chunks_(checked_chunks(chunks)),
       seed_(seed),
       ranks_(ranks),
-      max_chunks_(traits.max_chunks) {}
+      max_chunks_(traits.max_chunks),
+      wire_dtype_(wire_dtype) {
+  check_options(scheme_, false, wire_dtype);
+}
 
 Plan Planner::plan(DType dtype, uint64_t numel, float divisor) {
   Plan plan;
   plan.scheme = &scheme_;
   plan.chunks = chunks(numel * size_of(dtype));
+  if (dtype == DType::f32) plan.wire_dtype = wire_dtype_;
   if (scheme_.has_placement) plan.placement = placement(numel);
-  plan.fingerprint =
-      layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks, divisor);
+  plan.fingerprint = layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks,
+                                        divisor, plan.wire_dtype);
   return plan;
 }
 

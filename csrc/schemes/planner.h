@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/dtype.h"
@@ -18,15 +19,18 @@ struct Plan {
   const Scheme* scheme = nullptr;
   std::shared_ptr<const Placement> placement;
   int chunks = 1;
+  std::optional<DType> wire_dtype = {};  // as in Context
   uint64_t fingerprint = 0;
 };
 
 // Used by one thread at a time.
 class Planner {
  public:
-  // `chunks` 0 leaves the number to the planner. Throws InvalidArgument if it is not in
-  // [0, kMaxChunks], or if the scheme is not known.
-  Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks, const Traits& traits);
+  // `chunks` 0 leaves the number to the planner; `wire_dtype` is for float32 gradients, others
+  // travel as they are. Throws InvalidArgument if `chunks` is not in [0, kMaxChunks], if the scheme
+  // is not known or cannot narrow values.
+  Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks, const Traits& traits,
+          std::optional<DType> wire_dtype = {});
 
   Plan plan(DType dtype, uint64_t numel, float divisor);
 
@@ -38,6 +42,7 @@ class Planner {
   int chunks_;
   uint32_t seed_;
   int ranks_, max_chunks_;
+  std::optional<DType> wire_dtype_;
   std::map<uint64_t, std::shared_ptr<const Placement>> kept_;  // of hashed elements, by numel
 };
 

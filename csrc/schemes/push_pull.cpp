@@ -50,6 +50,7 @@ class PushPull final : public Exchange {
   void decode(Chunk& chunk);
 
   Context context_;
+  DType wire_;  // of the values in messages
   EncodeOptions push_, pull_;
   int rank_, size_;
   bool ordered_;
@@ -63,6 +64,7 @@ class PushPull final : public Exchange {
 
 PushPull::PushPull(const Context& context, const PushPullOptions& options)
     : context_(context),
+      wire_(context.wire_dtype.value_or(context.gradient.dtype)),
       push_(options.push),
       pull_(options.pull),
       rank_(context.transport.rank()),
@@ -72,6 +74,7 @@ PushPull::PushPull(const Context& context, const PushPullOptions& options)
       listed_(size_) {
   PullPattern pattern = options.pattern(rank_, size_);
   pieces_ = pattern.pieces;
+  push_.narrow_to = wire_;
   rounds_ = std::move(pattern.rounds);
   for (const WordRange range : chunk_ranges(context, size_)) {
     Chunk& chunk = chunks_.emplace_back();
@@ -137,8 +140,7 @@ void PushPull::finish() {
 
 void PushPull::expect_push(Chunk& chunk) {
   std::vector<Expected> from;
-  const size_t capacity =
-      max_message_bytes(chunk.shards[rank_], context_.gradient.dtype, push_.choice);
+  const size_t capacity = max_message_bytes(chunk.shards[rank_], wire_, push_.choice);
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_ && takes_messages(chunk, rank_)) from.push_back({peer, capacity});
   chunk.push = context_.transport.expect(tag(chunk, kPushPhase), from);
@@ -163,18 +165,17 @@ void PushPull::reduce(Chunk& chunk) {
   if (!takes_messages(chunk, rank_)) return;
   const StageScope scope(context_.observer, Stage::reduce);
   received.insert(received.begin() + rank_, pushed[rank_]);
-  const DType dtype = context_.gradient.dtype;
   std::vector<Incoming> by_rank;
   for (int source = 0; source < size_; ++source)
-    by_rank.push_back({received[source], identity(chunk, kPushPhase, source), dtype});
+    by_rank.push_back({received[source], identity(chunk, kPushPhase, source), wire_});
   chunk.sums[rank_] = in_pieces(context_.device
-                                    .merge(by_rank, chunk.shards[rank_], dtype, context_.divisor,
+                                    .merge(by_rank, chunk.shards[rank_], wire_, context_.divisor,
                                            pull_, identity(chunk, kPullPhase, rank_))
                                     .message);
 }
 
 size_t PushPull::pull_capacity(const Chunk& chunk, int owner) const {
-  return max_message_bytes(chunk.shards[owner], context_.gradient.dtype, pull_.choice);
+  return max_message_bytes(chunk.shards[owner], wire_, pull_.choice);
 }
 
 std::vector<Buffer> PushPull::in_pieces(const Buffer& sum) const {
@@ -231,7 +232,7 @@ void PushPull::decode(Chunk& chunk) {
   for (int owner = 0; owner < size_; ++owner)
     if (takes_messages(chunk, owner))
       updates.push_back(
-          {whole(chunk, owner), identity(chunk, kPullPhase, owner), chunk.shards[owner]});
+          {whole(chunk, owner), identity(chunk, kPullPhase, owner), chunk.shards[owner], wire_});
   listed_in_sums_ += context_.device.decode_write(updates, context_.gradient);
   chunk.sums.clear();
 }

@@ -41,17 +41,45 @@ const std::vector<Scheme>& schemes() {
   return all;
 }
 
+namespace {
+
+template <class Wanted>
+std::string list_names(const Wanted& wanted) {
+  std::string names;
+  for (const Scheme& scheme : schemes())
+    if (wanted(scheme)) names += (names.empty() ? "" : ", ") + std::string(scheme.name);
+  return names;
+}
+
+template <class Honours>
+[[noreturn]] void refuse_option(const char* option, const Scheme& scheme, const Honours& honours) {
+  throw InvalidArgument(std::string(option) + " has no effect on scheme '" +
+                        std::string(scheme.name) + "': leave it out, or choose one of " +
+                        list_names(honours));
+}
+
+}  // namespace
+
 const Scheme& find_scheme(std::string_view name) {
-  std::string known;
-  for (const Scheme& scheme : schemes()) {
+  for (const Scheme& scheme : schemes())
     if (scheme.name == name) return scheme;
-    known += (known.empty() ? "" : ", ") + std::string(scheme.name);
-  }
-  throw InvalidArgument("unknown scheme '" + std::string(name) + "': choose one of " + known);
+  throw InvalidArgument("unknown scheme '" + std::string(name) + "': choose one of " +
+                        list_names([](const Scheme&) { return true; }));
+}
+
+void check_options(const Scheme& scheme, bool pack_values, std::optional<DType> wire_dtype) {
+  if (wire_dtype && *wire_dtype != DType::bf16)
+    throw InvalidArgument(std::string("wire_dtype is ") + name_of(*wire_dtype) +
+                          ": choose bfloat16, or none");
+  if (pack_values && !scheme.packs_values)
+    refuse_option("pack_values", scheme, [](const Scheme& other) { return other.packs_values; });
+  if (wire_dtype && !scheme.narrows_values)
+    refuse_option("wire_dtype", scheme, [](const Scheme& other) { return other.narrows_values; });
 }
 
 uint64_t layout_fingerprint(std::string_view scheme, DType dtype, uint64_t numel, int ranks,
-                            uint32_t seed, int chunks, float divisor) {
+                            uint32_t seed, int chunks, float divisor,
+                            std::optional<DType> wire_dtype) {
   Fingerprint fingerprint;
   fingerprint.add(scheme);
   fingerprint.add(static_cast<uint64_t>(dtype));
@@ -60,6 +88,7 @@ uint64_t layout_fingerprint(std::string_view scheme, DType dtype, uint64_t numel
   fingerprint.add(seed);
   fingerprint.add(static_cast<uint64_t>(chunks));
   fingerprint.add(std::bit_cast<uint32_t>(divisor));
+  if (wire_dtype) fingerprint.add(name_of(*wire_dtype));
   return fingerprint.result();
 }
 

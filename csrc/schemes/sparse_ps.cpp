@@ -10,6 +10,7 @@ Scheme sparse_ps() {
   return {.name = "sparse_ps",
           .has_placement = true,
           .placement = PlacementKind::ranges,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = point_to_point});

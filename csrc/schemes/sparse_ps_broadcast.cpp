@@ -9,6 +9,7 @@ Scheme sparse_ps_broadcast() {
   return {.name = "sparse_ps_broadcast",
           .has_placement = true,
           .placement = PlacementKind::ranges,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = binomial_trees});

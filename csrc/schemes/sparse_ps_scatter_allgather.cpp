@@ -10,6 +10,7 @@ Scheme sparse_ps_scatter_allgather() {
   return {.name = "sparse_ps_scatter_allgather",
           .has_placement = true,
           .placement = PlacementKind::ranges,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = scatter_and_gather});

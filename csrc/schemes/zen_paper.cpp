@@ -10,6 +10,7 @@ Scheme zen_paper() {
   return {.name = "zen_paper",
           .has_placement = true,
           .placement = PlacementKind::hashed_elements,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::bitmap, .pattern = point_to_point});
@@ -20,6 +21,7 @@ Scheme zen_paper_coo_pull() {
   return {.name = "zen_paper_coo_pull",
           .has_placement = true,
           .placement = PlacementKind::hashed_elements,
+          .narrows_values = true,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = point_to_point});

@@ -59,6 +59,13 @@ Mode mode_of(const std::string& name, const ProcessGroup& group) {
   return Mode::capacity;
 }
 
+std::optional<DType> wire_dtype_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    if (name == name_of(dtype)) return dtype;
+  throw InvalidArgument("unknown wire_dtype '" + name + "': choose bfloat16, or none");
+}
+
 // The backend's all-reduce as an exchange, for dtypes that no scheme handles.
 class BackendReduction final : public Exchange {
  public:
@@ -90,6 +97,11 @@ class NoExchange final : public Exchange {
 };
 
 }  // namespace
+
+void check_options(const Options& options) {
+  check_options(find_scheme(options.scheme), options.pack_values,
+                wire_dtype_of(options.wire_dtype));
+}
 
 void check_supported(const at::Tensor& tensor, Reduce reduce) {
   if (tensor.layout() != at::kStrided)
@@ -159,6 +171,7 @@ Layout Engine::Job::layout() {
     plan_ = engine_.planner_->plan(*dtype_, numel(), divisor());
     layout.fingerprint = plan_.fingerprint;
     what += engine_.scheme_ + " in " + std::to_string(plan_.chunks) + " chunks";
+    if (plan_.wire_dtype) what += std::string(" as ") + zen::name_of(*plan_.wire_dtype);
   } else {
     what += "the backend";
     Fingerprint fingerprint;
@@ -190,7 +203,8 @@ std::unique_ptr<Exchange> Engine::Job::plain_exchange(uint32_t sequence) {
        .sequence = sequence,
        .divisor = divisor(),
        .chunks = plan_.chunks,
-       .pack_values = engine_.pack_values_});
+       .pack_values = engine_.pack_values_,
+       .wire_dtype = plan_.wire_dtype});
 }
 
 void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
@@ -219,13 +233,15 @@ void Engine::Job::failed(const std::string& message) noexcept {
 Engine::Engine(ProcessGroup group, const Options& options)
     : scheme_(options.scheme),
       pack_values_(options.pack_values),
+      wire_dtype_(wire_dtype_of(options.wire_dtype)),
       mode_(mode_of(options.transport, group)),
       rank_(group->getRank()) {
+  check_options(options);
   transport_ = C10dTransport::make(std::move(group), mode_,
                                    [this](size_t bytes) { return device_.allocate(bytes); });
   const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
   planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
-                                       transport_->traits());
+                                       transport_->traits(), wire_dtype_);
   if (options.dgc) dgc_ = std::make_unique<DgcCompression>(*options.dgc, options.tensor_parallel);
   thread_ = std::thread([this] { run(); });
 }

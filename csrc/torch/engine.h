@@ -28,10 +28,15 @@ struct Options {
   std::string scheme = "balanced_parallelism";
   int chunks = 0;  // 0: chosen from the size of the gradient
   bool pack_values = false;
-  std::string transport = "";  // "capacity" or "exact"; empty: the faster one
+  std::string wire_dtype = "";  // "bfloat16"; empty: the gradient's
+  std::string transport = "";   // "capacity" or "exact"; empty: the faster one
   std::optional<DgcOptions> dgc;
   ProcessGroup tensor_parallel;  // of DGC: ranks that hold parts of one model; may be null
 };
+
+// Throws InvalidArgument that says what to do if the scheme is not known or an option has no effect
+// on it.
+void check_options(const Options& options);
 
 // Told once how a request ended, on the engine's thread.
 class Completion {
@@ -87,6 +92,7 @@ class Engine {
 
   std::string scheme_;
   bool pack_values_;
+  std::optional<DType> wire_dtype_;
   Mode mode_;
   int rank_;
   CpuDevice device_;

@@ -171,16 +171,16 @@ PYBIND11_MODULE(_C, module) {
   py::register_local_exception_translator(translate);
   py::class_<PythonEngine>(module, "Engine")
       .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
-                       std::string transport, const std::optional<py::dict>& dgc,
-                       std::optional<ProcessGroup> tp_group) {
+                       std::string wire_dtype, std::string transport,
+                       const std::optional<py::dict>& dgc, std::optional<ProcessGroup> tp_group) {
              return std::make_unique<PythonEngine>(
-                 std::move(group),
-                 Options{std::move(scheme), chunks, pack_values, std::move(transport),
-                         dgc_options(dgc), tp_group.value_or(ProcessGroup())});
+                 std::move(group), Options{std::move(scheme), chunks, pack_values,
+                                           std::move(wire_dtype), std::move(transport),
+                                           dgc_options(dgc), tp_group.value_or(ProcessGroup())});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
-           py::arg("pack_values"), py::arg("transport"), py::arg("dgc") = py::none(),
-           py::arg("tp_group") = py::none())
+           py::arg("pack_values"), py::arg("wire_dtype"), py::arg("transport"),
+           py::arg("dgc") = py::none(), py::arg("tp_group") = py::none())
       .def("hook", &hook, py::arg("bucket"))
       .def("compressed_hook", &compressed_hook, py::arg("bucket"), py::kw_only(),
            py::arg("residual"), py::arg("momentum"), py::arg("scale"), py::arg("segments"))
@@ -199,6 +199,14 @@ PYBIND11_MODULE(_C, module) {
       .def_property_readonly("scheme", &PythonEngine::scheme)
       .def_property_readonly("transport", &PythonEngine::transport);
   module.def("schemes", scheme_names);
+  module.def(
+      "check_options",
+      [](std::string scheme, bool pack_values, std::string wire_dtype) {
+        check_options({.scheme = std::move(scheme),
+                       .pack_values = pack_values,
+                       .wire_dtype = std::move(wire_dtype)});
+      },
+      py::kw_only(), py::arg("scheme"), py::arg("pack_values"), py::arg("wire_dtype"));
   module.def("build_info", build_info);
   module.attr("MAX_CHUNKS") = kMaxChunks;
 }

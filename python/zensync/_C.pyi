@@ -23,6 +23,7 @@ class Engine:
         scheme: str,
         chunks: int,
         pack_values: bool,
+        wire_dtype: str,
         transport: str,
         dgc: dict[str, Any] | None = None,
         tp_group: dist.ProcessGroup | None = None,
@@ -54,4 +55,5 @@ class Engine:
     def transport(self) -> str: ...
 
 def schemes() -> list[str]: ...
+def check_options(*, scheme: str, pack_values: bool, wire_dtype: str) -> None: ...
 def build_info() -> BuildInfo: ...

@@ -29,6 +29,7 @@ def make_engine(
     scheme: str,
     chunks: int = 0,
     pack_values: bool = False,
+    wire_dtype: torch.dtype | None = None,
     transport: str = "",
     compressor: DGC | None = None,
 ) -> _C.Engine:
@@ -42,6 +43,7 @@ def make_engine(
             scheme=scheme,
             chunks=chunks,
             pack_values=pack_values,
+            wire_dtype=wire_dtype_name(wire_dtype),
             transport=transport,
             dgc=None if compressor is None else compressor.engine_options(clones[0].size()),
             tp_group=clones[1] if len(clones) > 1 else None,
@@ -65,6 +67,20 @@ def _destroy(clones: list[dist.ProcessGroup], process: int) -> None:
     for clone in clones:
         if os.getpid() == process and clone in c10d._world.pg_map:
             dist.destroy_process_group(clone)
+
+
+def check_options(
+    *, scheme: str, pack_values: bool = False, wire_dtype: torch.dtype | None = None
+) -> None:
+    """Raises ValueError if the scheme is unknown or an option has no effect on it."""
+    _C.check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype_name(wire_dtype))
+
+
+def wire_dtype_name(dtype: torch.dtype | None) -> str:
+    """As the engine knows it."""
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"wire_dtype is {dtype!r}: it must be torch.bfloat16 or None")
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def check_group(group: dist.ProcessGroup | None) -> None:

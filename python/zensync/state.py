@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from zensync import _C
 from zensync._dgc_state import DGCState
-from zensync._groups import check_group, close_engine, make_engine
+from zensync._groups import check_group, check_options, close_engine, make_engine
 from zensync._report import no_statistics, summary_line, summary_table
 from zensync.dgc import DGC
 from zensync.statistics import Statistics
@@ -34,7 +34,12 @@ class State:
             large ones; try 1 if the network is fast and the processors are busy.
         pack_values: squeeze the values without loss, where that makes a message smaller: fewer
             bytes for more work. Try it on slow links, above all with bfloat16 gradients. It is up
-            to each rank.
+            to each rank. Schemes "balanced_parallelism" and "hierarchical".
+        wire_dtype: torch.bfloat16 sends float32 gradients in half the bytes, which is lossy: each
+            value is rounded when a rank sends it and once more when the sum is sent back; sums are
+            float32. Gradients of other dtypes travel as they are. None is lossless. Schemes whose
+            ranks own parts of a gradient: all but "allreduce", "agsparse", "sparcml", "sparcml_coo"
+            and "hierarchical". The same on all ranks.
         compressor: a `zensync.DGC`, for models whose gradients are dense. None sends every
             non-zero, without loss.
         transport: "capacity" sends point-to-point without asking for sizes (gloo only), "exact"
@@ -55,6 +60,7 @@ class State:
         "process_group",
         "scheme",
         "transport",
+        "wire_dtype",
     )
 
     def __init__(
@@ -64,6 +70,7 @@ class State:
         scheme: str = "balanced_parallelism",
         chunks: int | None = None,
         pack_values: bool = False,
+        wire_dtype: torch.dtype | None = None,
         compressor: DGC | None = None,
         transport: str | None = None,
         log_every: int = 0,
@@ -73,6 +80,7 @@ class State:
             _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
         if not isinstance(pack_values, bool):
             raise TypeError(f"pack_values is {pack_values!r}: it must be True or False")
+        check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype)
         _check_compressor(compressor, scheme)
         if transport is not None:
             _check_choice("transport", transport, ["capacity", "exact"])
@@ -82,6 +90,7 @@ class State:
         self.scheme = scheme
         self.chunks = chunks
         self.pack_values = pack_values
+        self.wire_dtype = wire_dtype
         self.compressor = compressor
         self.transport = transport
         self.log_every = log_every
@@ -152,6 +161,7 @@ class State:
             "scheme": self.scheme,
             "chunks": self.chunks,
             "pack_values": self.pack_values,
+            "wire_dtype": self.wire_dtype,
             "compressor": self.compressor,
             "transport": self.transport,
             "log_every": self.log_every,
@@ -164,6 +174,7 @@ class State:
         self.scheme = saved["scheme"]
         self.chunks = saved["chunks"]
         self.pack_values = saved["pack_values"]
+        self.wire_dtype = saved["wire_dtype"]
         self.compressor = saved["compressor"]
         self.transport = saved["transport"]
         self.log_every = saved["log_every"]
@@ -179,6 +190,7 @@ class State:
             scheme=self.scheme,
             chunks=self.chunks or 0,
             pack_values=self.pack_values,
+            wire_dtype=self.wire_dtype,
             transport=self.transport or "",
             compressor=self.compressor,
         )

@@ -68,9 +68,18 @@ def is_killed(rank: int, options: dict[str, Any]) -> None:
     train(rank, lambda: os.kill(os.getpid(), signal.SIGKILL), 1, **options)
 
 
-@pytest.mark.parametrize("transport", ["capacity", "exact"])
-def test_killed_rank(transport: str) -> None:
-    ended = end_ranks(3, is_killed, {"transport": transport}, timeout=LONG)
+@pytest.mark.parametrize(
+    ("scheme", "transport"),
+    [
+        ("balanced_parallelism", "capacity"),
+        ("balanced_parallelism", "exact"),
+        ("sparcml", "capacity"),
+        ("allreduce", "capacity"),
+    ],
+)
+def test_killed_rank(scheme: str, transport: str) -> None:
+    options = {"scheme": scheme, "transport": transport}
+    ended = end_ranks(3, is_killed, options, timeout=LONG)
     assert ended[1].exit_code == -signal.SIGKILL
     for rank in (0, 2):
         assert_explains(ended[rank], f"rank {rank}, bucket", "a rank died")
@@ -125,8 +134,9 @@ def has_other_options(rank: int, name: str, values: list[Any]) -> None:
         ),
         ("chunks", [2, 3], ["2 chunks", "3 chunks"]),
         ("transport", ["capacity", "exact"], ["transport capacity", "transport exact"]),
+        ("wire_dtype", [None, torch.bfloat16], ["in 1 chunks,", "in 1 chunks as bfloat16"]),
     ],
-    ids=["scheme", "chunks", "transport"],
+    ids=["scheme", "chunks", "transport", "wire_dtype"],
 )
 def test_options_that_differ(name: str, values: list[Any], parts: list[str]) -> None:
     for end in end_ranks(2, has_other_options, name, values, timeout=LONG):

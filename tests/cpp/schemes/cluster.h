@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Job {
   int chunks = 1;
   uint32_t seed = 1;
   bool pack_values = false;
+  std::optional<DType> wire_dtype = {};
 };
 
 struct Answer {
@@ -43,11 +45,18 @@ class StrictObserver final : public Observer {
     EXPECT_TRUE(open_ && stage == stage_);
     open_ = false;
   }
+  const char* latest() const { return name_of(stage_); }
 
  private:
   bool open_ = false;
   Stage stage_ = Stage::select;
 };
+
+inline uint64_t fingerprint_of(const Job& job) {
+  return layout_fingerprint(job.scheme, job.dtype, job.inputs[0].size(),
+                            static_cast<int>(job.inputs.size()), job.seed, job.chunks, job.divisor,
+                            job.wire_dtype);
+}
 
 inline std::shared_ptr<const Placement> placement_of(const Job& job) {
   const Scheme& scheme = find_scheme(job.scheme);
@@ -57,30 +66,28 @@ inline std::shared_ptr<const Placement> placement_of(const Job& job) {
                          scheme.placement == PlacementKind::whole ? 1 : ranks, job.seed);
 }
 
-// Everything one rank needs for one job.
-class RankJob {
- public:
-  RankJob(const Job& job, const std::shared_ptr<const Placement>& placement, uint32_t sequence,
-          Device& device, Transport& transport, Bytes& gradient)
-      : observer_(std::make_unique<StrictObserver>()) {
-    const Scheme& scheme = find_scheme(job.scheme);
-    const int size = transport.size();
-    const uint64_t numel = job.inputs[0].size();
-    gradient = pack(job.inputs[transport.rank()], job.dtype);
-    const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
-    const auto layout = static_cast<uint32_t>(
-        layout_fingerprint(job.scheme, job.dtype, numel, size, job.seed, job.chunks, job.divisor));
-    const Context context{device, transport, *observer_,  view,       placement,
-                          layout, sequence,  job.divisor, job.chunks, job.pack_values};
-    exchange_ = scheme.make(context);
-  }
-
-  Exchange& exchange() { return *exchange_; }
-
- private:
-  std::unique_ptr<StrictObserver> observer_;
-  std::unique_ptr<Exchange> exchange_;
-};
+// `gradient` becomes this rank's input, and later its answer.
+inline std::unique_ptr<Exchange> make_exchange(const Job& job,
+                                               const std::shared_ptr<const Placement>& placement,
+                                               uint32_t sequence, Device& device,
+                                               Transport& transport, Observer& observer,
+                                               Bytes& gradient) {
+  const uint64_t numel = job.inputs[0].size();
+  gradient = pack(job.inputs[transport.rank()], job.dtype);
+  const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
+  const Context context{.device = device,
+                        .transport = transport,
+                        .observer = observer,
+                        .gradient = view,
+                        .placement = placement,
+                        .layout = static_cast<uint32_t>(fingerprint_of(job)),
+                        .sequence = sequence,
+                        .divisor = job.divisor,
+                        .chunks = job.chunks,
+                        .pack_values = job.pack_values,
+                        .wire_dtype = job.wire_dtype};
+  return find_scheme(job.scheme).make(context);
+}
 
 // Runs the jobs as the engine does: each is prepared and posted before the one before it finishes.
 inline Outcome run_jobs(ThreadGroup& group, const std::vector<Job>& jobs,
@@ -91,18 +98,18 @@ inline Outcome run_jobs(ThreadGroup& group, const std::vector<Job>& jobs,
   for (const Job& job : jobs) placements.push_back(placement_of(job));
   return run_ranks(group, [&](int rank) {
     CpuDevice device;
-    std::vector<std::unique_ptr<RankJob>> running;
+    StrictObserver observer;
+    std::vector<std::unique_ptr<Exchange>> running;
     for (size_t j = 0; j <= jobs.size(); ++j) {
       if (j < jobs.size()) {
-        running.push_back(
-            std::make_unique<RankJob>(jobs[j], placements[j], static_cast<uint32_t>(j), device,
-                                      group.transport(rank), answers[j].by_rank[rank]));
-        running[j]->exchange().prepare();
-        running[j]->exchange().post();
+        running.push_back(make_exchange(jobs[j], placements[j], static_cast<uint32_t>(j), device,
+                                        group.transport(rank), observer, answers[j].by_rank[rank]));
+        running[j]->prepare();
+        running[j]->post();
       }
       if (j > 0) {
-        running[j - 1]->exchange().finish();
-        answers[j - 1].reports[rank] = running[j - 1]->exchange().report();
+        running[j - 1]->finish();
+        answers[j - 1].reports[rank] = running[j - 1]->report();
       }
     }
   });

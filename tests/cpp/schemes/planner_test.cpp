@@ -35,6 +35,17 @@ TEST(Planner, fingerprint_tells_every_difference) {
   EXPECT_NE(planner(3).plan(DType::f32, 1000, 3).fingerprint, base);
 }
 
+TEST(Planner, wire_dtype_is_for_float32_and_part_of_the_fingerprint) {
+  Planner narrow("balanced_parallelism", 2, 17, 3, kGlooTraits, DType::bf16);
+  EXPECT_EQ(narrow.plan(DType::f32, 1000, 3).wire_dtype, DType::bf16);
+  EXPECT_NE(narrow.plan(DType::f32, 1000, 3).fingerprint,
+            planner(2).plan(DType::f32, 1000, 3).fingerprint);
+  EXPECT_EQ(narrow.plan(DType::f16, 1000, 3).wire_dtype, std::nullopt);
+  EXPECT_EQ(narrow.plan(DType::f16, 1000, 3).fingerprint,
+            planner(2).plan(DType::f16, 1000, 3).fingerprint);
+  EXPECT_THROW(Planner("hierarchical", 0, 17, 3, kGlooTraits, DType::bf16), InvalidArgument);
+}
+
 TEST(Planner, schemes_without_placement_get_none) {
   Planner dense("allreduce", 0, 17, 3, kGlooTraits);
   EXPECT_EQ(dense.plan(DType::f32, 1000, 3).placement, nullptr);

@@ -30,6 +30,33 @@ TEST(Registry, unknown_name_is_refused_with_the_known_ones) {
   }
 }
 
+std::string refusal(const Scheme& scheme, bool pack_values, std::optional<DType> wire_dtype) {
+  try {
+    check_options(scheme, pack_values, wire_dtype);
+    return {};
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+TEST(Registry, an_option_without_effect_is_refused_with_the_schemes_that_have_it) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  for (const Scheme& scheme : schemes()) {
+    const std::string name(scheme.name);
+    EXPECT_EQ(refusal(scheme, false, {}), "");
+    EXPECT_EQ(refusal(scheme, true, {}) == "", scheme.packs_values) << name;
+    EXPECT_EQ(refusal(scheme, false, DType::bf16) == "", scheme.narrows_values) << name;
+    EXPECT_THAT(refusal(scheme, false, DType::f16), HasSubstr("wire_dtype is float16"));
+  }
+  EXPECT_THAT(refusal(find_scheme("agsparse"), true, {}),
+              AllOf(HasSubstr("pack_values has no effect on scheme 'agsparse'"),
+                    HasSubstr("balanced_parallelism, hierarchical")));
+  EXPECT_THAT(refusal(find_scheme("hierarchical"), true, DType::bf16),
+              AllOf(HasSubstr("wire_dtype has no effect on scheme 'hierarchical'"),
+                    HasSubstr("omnireduce, sparse_ps"), HasSubstr("balanced_parallelism")));
+}
+
 TEST(Registry, stages_have_names) {
   EXPECT_STREQ(name_of(Stage::select), "select");
   EXPECT_STREQ(name_of(Stage::decode), "decode");
@@ -46,8 +73,9 @@ TEST(LayoutFingerprint, low_half_changes_with_every_field) {
                                   low("allreduce", DType::f32, 1000, 5, 1, 2, 4.f),
                                   low("allreduce", DType::f32, 1000, 4, 2, 2, 4.f),
                                   low("allreduce", DType::f32, 1000, 4, 1, 3, 4.f),
-                                  low("allreduce", DType::f32, 1000, 4, 1, 2, 1.f)};
-  EXPECT_EQ(all.size(), 8u);
+                                  low("allreduce", DType::f32, 1000, 4, 1, 2, 1.f),
+                                  low("allreduce", DType::f32, 1000, 4, 1, 2, 4.f, DType::bf16)};
+  EXPECT_EQ(all.size(), 9u);
   EXPECT_EQ(low("allreduce", DType::f32, 1000, 4, 1, 2, 4.f),
             low("allreduce", DType::f32, 1000, 4, 1, 2, 4.f));
 }

@@ -1,8 +1,10 @@
 // Every scheme against one oracle: sizes, dtypes, patterns, chunks, both kinds of transport.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "cluster.h"
 #include "core/error.h"
@@ -121,6 +123,37 @@ TEST(SchemeOrder, order_of_additions_is_the_documented_one) {
   };
   EXPECT_EQ(sum_of("balanced_parallelism"), 0);
   EXPECT_EQ(sum_of("hierarchical"), 1);
+}
+
+// wire_dtype: to the bit what the gradients would have become as bfloat16, in as many bytes.
+TEST(WireDType, float32_gradients_travel_as_their_bfloat16_selves) {
+  for (const Scheme& scheme : schemes()) {
+    if (!scheme.narrows_values) continue;
+    for (const int ranks : {1, 2, 3, 8})
+      for (const Pattern pattern : kPatterns) {
+        SCOPED_TRACE(std::string(scheme.name) + ", " + std::to_string(ranks) + " ranks, " +
+                     scheme_test::name_of(pattern));
+        const Inputs wide = make_inputs(pattern, ranks, 4097, DType::f32, 5);
+        Inputs narrow = wide;
+        for (Values& values : narrow)
+          for (float& value : values) value = rounded(value, DType::bf16);
+        const auto run = [&](const Inputs& inputs, DType dtype, std::optional<DType> wire_dtype) {
+          ThreadGroup group(ranks, {.traits = ranks == 2 ? kNcclTraits : kGlooTraits});
+          const Answer answer = run_job(group, {.scheme = std::string(scheme.name),
+                                                .inputs = inputs,
+                                                .dtype = dtype,
+                                                .divisor = static_cast<float>(ranks),
+                                                .chunks = 3,
+                                                .pack_values = ranks == 3,
+                                                .wire_dtype = wire_dtype});
+          for (const scheme_test::Bytes& bytes : answer.by_rank)
+            EXPECT_EQ(bytes, answer.by_rank[0]);
+          return std::pair(pack(unpack(answer.by_rank[0], dtype), DType::f32),
+                           group.transport(0).traffic().bytes_out);
+        };
+        EXPECT_EQ(run(wide, DType::f32, DType::bf16), run(narrow, DType::bf16, std::nullopt));
+      }
+  }
 }
 
 std::vector<std::string> names() {
