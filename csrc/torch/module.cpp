@@ -202,9 +202,11 @@ PYBIND11_MODULE(_C, module) {
   module.def(
       "check_options",
       [](std::string scheme, bool pack_values, std::string wire_dtype) {
-        check_options({.scheme = std::move(scheme),
-                       .pack_values = pack_values,
-                       .wire_dtype = std::move(wire_dtype)});
+        Options options;
+        options.scheme = std::move(scheme);
+        options.pack_values = pack_values;
+        options.wire_dtype = std::move(wire_dtype);
+        check_options(options);
       },
       py::kw_only(), py::arg("scheme"), py::arg("pack_values"), py::arg("wire_dtype"));
   module.def("build_info", build_info);
