@@ -110,5 +110,5 @@ def test_setup_with_a_wrong_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_public_names() -> None:
-    assert set(zensync.__all__) == {"State", "__version__", "all_reduce", "hook", "schemes"}
+    assert set(zensync.__all__) == {"DGC", "State", "__version__", "all_reduce", "hook", "schemes"}
     assert zensync.schemes()[0] == "allreduce"
