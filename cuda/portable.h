@@ -15,6 +15,7 @@
 #define ZEN_SHARED(type, name, count)    \
   type* const name = static_cast<type*>( \
       ::zen::simulator::current_block()->shared(__FILE__, __LINE__, sizeof(type) * (count)))
+#define ZEN_UNROLL
 #define ZEN_DYNAMIC_SHARED(type, name) \
   type* const name = static_cast<type*>(::zen::simulator::current_block()->dynamic_shared())
 
@@ -22,6 +23,7 @@
 
 #include <cuda_runtime.h>
 
+#define ZEN_UNROLL _Pragma("unroll")
 #define ZEN_SHARED(type, name, count) __shared__ type name[count]
 #define ZEN_DYNAMIC_SHARED(type, name)                               \
   extern __shared__ __align__(16) unsigned char zen_shared_memory[]; \
@@ -41,7 +43,12 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 #ifdef ZEN_CUDA_SIMULATOR
   stream->machine->launch(stream, grid, block, shared_bytes, [=] { kernel(arguments...); });
 #else
-  kernel<<<grid, block, shared_bytes, stream> > >(arguments...);
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 #endif
 }
 

@@ -42,6 +42,8 @@ const Format& format_of(Choice choice) {
   return *kFormats[static_cast<size_t>(choice)];
 }
 
+}  // namespace
+
 Header header_of(const ShardSelection& selection, const Format& format, const Plan& plan) {
   Header header;
   header.encoding = format.encoding;
@@ -55,9 +57,13 @@ Header header_of(const ShardSelection& selection, const Format& format, const Pl
   return header;
 }
 
+namespace {
+
 size_t bytes_of(const ShardSelection& selection, const Format& format) {
   return header_of(selection, format, format.plan(selection)).message_bytes();
 }
+
+}  // namespace
 
 const Format& resolve(const ShardSelection& selection, Choice choice) {
   const std::span<const Choice> several = candidates(choice);
@@ -66,6 +72,8 @@ const Format& resolve(const ShardSelection& selection, Choice choice) {
     return bytes_of(selection, format_of(a)) < bytes_of(selection, format_of(b));
   }));
 }
+
+namespace {
 
 // The buffer that becomes the message, values in place.
 Buffer with_values(const ShardSelection& selection, const Format& format, const Header& header,

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/buffer.h"
+#include "core/codec.h"
 #include "core/error.h"
 #include "core/message.h"
 #include "core/selection.h"
@@ -69,6 +70,13 @@ struct Format {
 
 extern const Format kDenseFormat, kWordsFormat, kPositionsFormat, kBitmapFormat, kCooFormat,
     kBlocksFormat;
+
+// The format that encode() takes: for a choice of several, the one with the smallest message. Goes
+// by the selection's counts alone, so the memory behind them may be another device's.
+const Format& resolve(const ShardSelection& selection, Choice choice);
+
+// The header of the message that `plan` describes, but for its identity.
+Header header_of(const ShardSelection& selection, const Format& format, const Plan& plan);
 
 [[noreturn]] inline void reject_field(const char* field, uint64_t found, uint64_t expected) {
   throw MalformedMessage(std::string("malformed message: ") + field + " is " +

@@ -17,9 +17,7 @@
 
 namespace zen {
 
-namespace {
-
-void check(const Gradient& gradient, const Placement& placement, WordRange range) {
+void check_selectable(const Gradient& gradient, const Placement& placement, WordRange range) {
   if (gradient.numel != placement.numel())
     throw InvalidArgument("the gradient has " + std::to_string(gradient.numel) +
                           " elements, its placement " + std::to_string(placement.numel()));
@@ -32,6 +30,8 @@ void check(const Gradient& gradient, const Placement& placement, WordRange range
                           std::to_string(range.end) + ") does not lie in [0, " +
                           std::to_string(placement.words()) + ")");
 }
+
+namespace {
 
 std::vector<OwnerStream> open_streams(const Selection& selection) {
   std::vector<OwnerStream> streams;
@@ -169,7 +169,7 @@ DgcSelectWords dgc_select_words_scalar(DType dtype, const DgcPass& pass) {
 
 Selection select(const Gradient& gradient, const Placement& placement, WordRange range,
                  const Allocate& allocate, Isa isa) {
-  check(gradient, placement, range);
+  check_selectable(gradient, placement, range);
   if (placement.kind() == PlacementKind::hashed_elements)
     return select_elements(gradient, placement, range, allocate);
   const SelectWords kernel =
@@ -179,7 +179,7 @@ Selection select(const Gradient& gradient, const Placement& placement, WordRange
 
 Selection dgc_select(const Gradient& gradient, const Placement& placement, WordRange range,
                      DgcPass& pass, const Allocate& allocate, Isa isa) {
-  check(gradient, placement, range);
+  check_selectable(gradient, placement, range);
   const DgcSelectWords kernel = isa == Isa::avx2 ? dgc_select_words_avx2(gradient.dtype, pass)
                                                  : dgc_select_words_scalar(gradient.dtype, pass);
   const DgcSelect how{gradient, pass, kernel};

@@ -26,4 +26,7 @@ Selection select(const Gradient& gradient, const Placement& placement, WordRange
 Selection dgc_select(const Gradient& gradient, const Placement& placement, WordRange range,
                      DgcPass& pass, const Allocate& allocate, Isa isa = preferred_isa());
 
+// Throws InvalidArgument if the gradient, the placement and the range do not fit each other.
+void check_selectable(const Gradient& gradient, const Placement& placement, WordRange range);
+
 }  // namespace zen

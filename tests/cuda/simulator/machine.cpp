@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fault.h"
+#include "rubbish.h"
 
 namespace zen::simulator {
 
@@ -30,7 +31,25 @@ Use::~Use() {
   current = before_;
 }
 
-Machine::~Machine() = default;
+Machine::~Machine() {
+  for (void* memory : memory_) free_rubbish(memory);
+}
+
+void* Machine::allocate(size_t bytes) {
+  ++counters.allocations;
+  void* memory = allocate_rubbish(bytes);
+  const std::lock_guard lock(mutex_);
+  memory_.insert(memory);
+  return memory;
+}
+
+void Machine::free(void* memory) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (memory_.erase(memory) == 0) throw Fault("memory is freed that is not the machine's");
+  }
+  free_rubbish(memory);
+}
 
 Stream* Machine::make_stream() {
   const std::lock_guard lock(mutex_);

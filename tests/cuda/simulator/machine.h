@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <vector>
 
 #include "block.h"
@@ -43,8 +44,8 @@ struct Counters {
 
 class Machine {
  public:
-  explicit Machine(uint64_t seed = 0) : seed_(seed), random_(seed) {}
-  ~Machine();  // what is still queued is dropped
+  explicit Machine(uint64_t seed = 0) : random_(seed) {}
+  ~Machine();  // drops what is still queued, and frees all device memory
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
@@ -60,7 +61,10 @@ class Machine {
   void launch(Stream* stream, Dim3 grid, Dim3 block, size_t shared_bytes,
               std::function<void()> body);
 
-  uint64_t seed() const { return seed_; }
+  // Device memory: a block of the heap of exactly `bytes` bytes, filled with rubbish.
+  void* allocate(size_t bytes);
+  void free(void* memory);
+
   Counters counters;
 
  private:
@@ -74,9 +78,9 @@ class Machine {
   static constexpr size_t kRunners = 1;
 #endif
 
-  uint64_t seed_;
   Random random_;
-  std::mutex mutex_;  // guards the queues
+  std::mutex mutex_;  // guards the queues and the list of memory
+  std::unordered_set<void*> memory_;
   std::vector<std::unique_ptr<Stream>> streams_;
   BlockRunner runners_[kRunners];
 };

@@ -1,22 +1,10 @@
 #include "runtime.h"
 
 #include <cstring>
-#include <new>
 
-namespace {
-
-constexpr int kRubbish = 0xcd;
-constexpr std::align_val_t kAlign{256};  // as the runtime's own
+#include "rubbish.h"
 
 using zen::simulator::current_machine;
-
-void* rubbish(size_t bytes) {
-  void* memory = ::operator new(bytes, kAlign);
-  std::memset(memory, kRubbish, bytes);
-  return memory;
-}
-
-}  // namespace
 
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "invalid argument";
@@ -73,23 +61,22 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
-  ++stream->machine->counters.allocations;
-  *memory = rubbish(bytes);
+  *memory = stream->machine->allocate(bytes);
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  stream->machine->add(stream, {nullptr, [=] { ::operator delete(memory, kAlign); }});
+  stream->machine->add(stream, {nullptr, [=] { stream->machine->free(memory); }});
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
-  *memory = rubbish(bytes);
+  *memory = zen::simulator::allocate_rubbish(bytes);
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  ::operator delete(memory, kAlign);
+  zen::simulator::free_rubbish(memory);
   return cudaSuccess;
 }
 

@@ -1,0 +1,322 @@
+#include "cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/buffer_pool.h"
+#include "core/error.h"
+#include "core/format.h"
+#include "core/select.h"
+#include "cuda/decode_write.h"
+#include "cuda/encode.h"
+#include "cuda/error.h"
+#include "cuda/merge.h"
+#include "cuda/scan.h"
+#include "cuda/select.h"
+#include "cuda/step.h"
+
+namespace zen::cuda {
+
+namespace {
+
+SlotTable table_of(const ShardSelection& selection) {
+  return SlotTable::at(selection.masks.data, selection.shard.slots);
+}
+
+uint64_t block_elements_of(const ShardSelection& selection) {
+  return *reinterpret_cast<const uint64_t*>(selection.presence.data);
+}
+
+// The counts of a selection, in the order of Count.
+void set_counts(ShardSelection& selection, const uint64_t* totals) {
+  selection.count = totals[kValues];
+  selection.present_words = totals[kPresent];
+  selection.full_words = totals[kFull];
+  auto block_elements = std::make_shared<uint64_t>(totals[kBlockElements]);
+  selection.presence = {reinterpret_cast<std::byte*>(block_elements.get()), sizeof(uint64_t),
+                        block_elements};
+}
+
+// Scans of a table's four counts; the totals go to totals[0, kCounts), if not null.
+void add_scans(std::vector<ScanList>& lists, const SlotTable& table, uint64_t* totals) {
+  for (int which = 0; which < kCounts; ++which)
+    lists.push_back(
+        {table.count(which), table.tiles(), totals == nullptr ? nullptr : totals + which});
+}
+
+void run_scans(Step& step, const std::vector<ScanList>& lists, cudaStream_t stream) {
+  scan(step.upload(std::span<const ScanList>(lists)), static_cast<unsigned>(lists.size()), stream);
+}
+
+// core's plan goes by counts alone, but for `blocks`, whose count was taken on the device.
+Plan plan_of(const ShardSelection& selection, const Format& format) {
+  if (format.encoding != Encoding::blocks) return format.plan(selection);
+  const uint64_t elements = block_elements_of(selection);
+  return {elements, (elements + kWordElems - 1) / kWordElems,
+          8 * words_for_bits((selection.shard.slots + 3) / 4), 0};
+}
+
+EliasFano list_of(const ShardSelection& selection, Encoding encoding) {
+  if (encoding == Encoding::positions) return {selection.count, selection.shard.elements};
+  return {selection.present_words, selection.shard.slots};
+}
+
+void refuse_packing(const EncodeOptions& options) {
+  if (options.pack_values)
+    throw InvalidArgument("values cannot be packed on a CUDA device: use pack_values=False");
+}
+
+void refuse_narrowing(const ShardSelection& selection, const EncodeOptions& options) {
+  if (options.narrow_to.value_or(selection.dtype) != selection.dtype)
+    throw InvalidArgument("values cannot be narrowed on a CUDA device: leave wire_dtype out");
+}
+
+void check_alignment(const Buffer& message) {
+  if (reinterpret_cast<uintptr_t>(message.data) % 8 != 0)
+    throw InvalidArgument("a message on a CUDA device must begin at a multiple of 8 bytes");
+}
+
+}  // namespace
+
+// One message to open.
+struct CudaDevice::Input {
+  Buffer message;
+  Identity expected;
+  DType dtype;
+  Shard shard;
+};
+
+struct CudaDevice::Opening {
+  const OpenJob* jobs = nullptr;  // device memory
+  uint64_t tiles = 0;             // of the largest shard
+};
+
+CudaDevice::CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory)
+    : stream_(stream),
+      device_memory_(std::move(device_memory)),
+      pinned_memory_(std::move(pinned_memory)) {}
+
+CudaDevice::~CudaDevice() {
+  if (!held_.empty()) cudaStreamSynchronize(stream_);
+}
+
+Buffer CudaDevice::allocate(size_t bytes) {
+  return device_memory_(bytes);
+}
+
+ShardSelection CudaDevice::room_for(const Shard& shard, DType dtype) {
+  ShardSelection selection;
+  selection.shard = shard;
+  selection.dtype = dtype;
+  selection.message = device_memory_(selection_capacity(shard, dtype));
+  selection.masks = device_memory_(SlotTable::bytes(shard.slots));
+  return selection;
+}
+
+Selection CudaDevice::select(const Gradient& gradient, const Placement& placement,
+                             WordRange range) {
+  check_selectable(gradient, placement, range);
+  if (placement.kind() == PlacementKind::hashed_elements)
+    throw InvalidArgument("a CUDA device places words, not single elements: use another scheme");
+  if (gradient.dgc != nullptr)
+    throw InvalidArgument("DGC does not run on a CUDA device: use no compressor");
+  Step step(stream_, device_memory_, pinned_memory_, held_);
+  const auto owners = static_cast<unsigned>(placement.owners());
+  uint64_t* totals = step.make_results(size_t{owners} * kCounts);
+  Selection selection;
+  std::vector<SelectJob> jobs;
+  std::vector<ScanList> scans;
+  uint64_t tiles = 0;
+  for (unsigned owner = 0; owner < owners; ++owner) {
+    selection.push_back(room_for(placement.shard(static_cast<int>(owner), range), gradient.dtype));
+    const ShardSelection& room = selection.back();
+    const SlotTable table = table_of(room);
+    jobs.push_back({ShardMap::of(room.shard), table, room.message.data + kHeaderBytes});
+    add_scans(scans, table, totals + owner * kCounts);
+    tiles = std::max(tiles, table.tiles());
+  }
+  const SelectJob* on_device = step.upload(std::span<const SelectJob>(jobs));
+  select_mark(gradient.dtype, gradient.data.data, on_device, owners, tiles, stream_);
+  run_scans(step, scans, stream_);
+  select_gather(gradient.dtype, gradient.data.data, on_device, owners, tiles, stream_);
+  const std::span<const uint64_t> results = step.read_results();
+  for (unsigned owner = 0; owner < owners; ++owner)
+    set_counts(selection[owner], results.data() + owner * kCounts);
+  held_.clear();
+  return selection;
+}
+
+std::vector<Buffer> CudaDevice::encode(Selection&& selection, const EncodeOptions& options,
+                                       const Identity& identity) {
+  refuse_packing(options);
+  for (const ShardSelection& shard : selection) refuse_narrowing(shard, options);
+  Step step(stream_, device_memory_, pinned_memory_, held_);
+  std::vector<Buffer> messages;
+  std::vector<EncodeJob> jobs;
+  uint64_t tiles = 0;
+  bool spreads = false;
+  for (const ShardSelection& shard : selection) {
+    const Format& format = resolve(shard, options.choice);
+    const Plan plan = plan_of(shard, format);
+    Header header = header_of(shard, format, plan);
+    header.identity = identity;
+    EncodeJob job;
+    job.map = ShardMap::of(shard.shard);
+    job.table = table_of(shard);
+    job.encoding = format.encoding;
+    job.flags = plan.flags;
+    job.values = shard.message.data + kHeaderBytes;
+    job.value_bytes = header.value_bytes;
+    job.index_offset = header.index_offset();
+    job.index_words = header.index_bytes / 8;
+    job.list = list_of(shard, format.encoding);
+    write_header(header, job.header);
+    const bool fits = !job.spreads() && shard.message.bytes >= header.message_bytes();
+    const Buffer message = fits ? shard.message : device_memory_(header.message_bytes());
+    if (!fits && !job.spreads() && header.value_bytes != 0)
+      cuda::check(cudaMemcpyAsync(message.data + kHeaderBytes, job.values, header.value_bytes,
+                                  cudaMemcpyDeviceToDevice, stream_),
+                  "copying values");
+    job.message = message.data;
+    messages.push_back(message.slice(0, header.message_bytes()));
+    tiles = std::max(tiles, job.table.tiles());
+    spreads = spreads || job.spreads();
+    jobs.push_back(job);
+  }
+  const auto count = static_cast<unsigned>(jobs.size());
+  const EncodeJob* on_device = step.upload(std::span<const EncodeJob>(jobs));
+  encode_envelopes(on_device, count, tiles, stream_);
+  if (spreads) encode_spread_values(selection[0].dtype, on_device, count, tiles, stream_);
+  encode_indices(on_device, count, tiles, stream_);
+  return messages;
+}
+
+// `results` gets a word for each input that is not 0 if it is bad, then the same for all of them,
+// then the count of each.
+CudaDevice::Opening CudaDevice::open(Step& step, std::span<const Input> inputs, uint64_t* results) {
+  const auto count = static_cast<unsigned>(inputs.size());
+  auto* opened = reinterpret_cast<Opened*>(step.scratch(count * sizeof(Opened)));
+  std::vector<OpenJob> jobs;
+  std::vector<ScanList> bit_scans, presence_scans, count_scans;
+  uint64_t tiles = 0, bit_tiles = 0;
+  for (unsigned at = 0; at < count; ++at) {
+    const Input& input = inputs[at];
+    check_alignment(input.message);
+    const uint64_t slots = input.shard.slots, own_bit_tiles = OpenJob::bit_tiles(slots);
+    OpenJob job;
+    job.message = input.message.data;
+    job.bytes = input.message.bytes;
+    job.map = ShardMap::of(input.shard);
+    job.expected = input.expected;
+    job.dtype = input.dtype;
+    job.table = SlotTable::at(step.cleared(SlotTable::bytes(slots)), slots);
+    const uint64_t presence_words = words_for_bits(slots);
+    job.presence = reinterpret_cast<uint64_t*>(
+        step.cleared(8 * (presence_words + job.table.tiles() + 1 + 2 * (own_bit_tiles + 1))));
+    job.presence_sums = job.presence + presence_words;
+    job.high_sums = job.presence_sums + job.table.tiles() + 1;
+    job.flag_sums = job.high_sums + own_bit_tiles + 1;
+    job.opened = opened + at;
+    job.bad = results + at;
+    job.any_bad = results + count;
+    bit_scans.push_back({job.high_sums, own_bit_tiles});
+    bit_scans.push_back({job.flag_sums, own_bit_tiles});
+    presence_scans.push_back({job.presence_sums, job.table.tiles()});
+    add_scans(count_scans, job.table, nullptr);
+    count_scans[count_scans.size() - kCounts].total = results + count + 1 + at;
+    tiles = std::max(tiles, job.table.tiles());
+    bit_tiles = std::max(bit_tiles, own_bit_tiles);
+    jobs.push_back(job);
+  }
+  const OpenJob* on_device = step.upload(std::span<const OpenJob>(jobs));
+  open_headers(on_device, count, stream_);
+  open_count_bits(on_device, count, bit_tiles, stream_);
+  run_scans(step, bit_scans, stream_);
+  open_numbers(on_device, count, bit_tiles, stream_);
+  open_sum_presence(on_device, count, tiles, stream_);
+  run_scans(step, presence_scans, stream_);
+  open_masks(on_device, count, tiles, stream_);
+  run_scans(step, count_scans, stream_);
+  open_offsets(on_device, count, tiles, stream_);
+  return {on_device, tiles};
+}
+
+// Lets the host say what is wrong with the first bad message. `bad` is 0 for a good one.
+void CudaDevice::check(std::span<const Input> inputs, std::span<const uint64_t> bad) {
+  for (size_t at = 0; at < inputs.size(); ++at) {
+    if (bad[at] == 0) continue;
+    const Input& input = inputs[at];
+    const Buffer copy = pinned_memory_(input.message.bytes);
+    cuda::check(
+        cudaMemcpyAsync(copy.data, input.message.data, copy.bytes, cudaMemcpyDeviceToHost, stream_),
+        "copying a malformed message");
+    cuda::check(cudaStreamSynchronize(stream_), "waiting for the stream");
+    zen::open(copy, input.shard, input.dtype, input.expected, BufferPool().allocator());
+    throw MalformedMessage("malformed message: a CUDA device cannot read packed values");
+  }
+}
+
+Merged CudaDevice::merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
+                         float divisor, const EncodeOptions& options, const Identity& outgoing) {
+  refuse_packing(options);
+  if (messages.empty()) throw InvalidArgument("there is no message to merge");
+  std::vector<Input> inputs;
+  for (const Incoming& incoming : messages)
+    inputs.push_back({incoming.message, incoming.expected, incoming.dtype, shard});
+  Step step(stream_, device_memory_, pinned_memory_, held_);
+  const size_t count = inputs.size(), totals_at = 2 * count + 1;
+  uint64_t* results = step.make_results(totals_at + kCounts);
+  const Opening opening = open(step, inputs, results);
+  Selection sum;
+  sum.push_back(room_for(shard, dtype));
+  MergeJob job;
+  job.inputs = opening.jobs;
+  job.count = static_cast<unsigned>(count);
+  job.map = ShardMap::of(shard);
+  job.table = table_of(sum[0]);
+  job.values = sum[0].message.data + kHeaderBytes;
+  job.divisor = divisor;
+  merge_unite(job, stream_);
+  std::vector<ScanList> scans;
+  add_scans(scans, job.table, results + totals_at);
+  run_scans(step, scans, stream_);
+  merge_add(dtype, job, stream_);
+  const std::span<const uint64_t> found = step.read_results();
+  check(inputs, found);
+  set_counts(sum[0], found.data() + totals_at);
+  held_.clear();
+  const uint64_t listed = sum[0].count;
+  return {encode(std::move(sum), options, outgoing)[0], listed};
+}
+
+uint64_t CudaDevice::decode_write(std::span<const Update> updates, const Gradient& gradient) {
+  if (updates.empty()) return 0;
+  std::vector<Input> inputs;
+  for (const Update& update : updates) {
+    const uint64_t numel = update.shard.placement->numel();
+    if (gradient.numel != numel || gradient.data.bytes < numel * size_of(gradient.dtype))
+      throw InvalidArgument("the placement has " + std::to_string(numel) +
+                            " elements, the gradient " + std::to_string(gradient.numel) + " in " +
+                            std::to_string(gradient.data.bytes) + " bytes");
+    if (update.dtype.value_or(gradient.dtype) != gradient.dtype)
+      throw InvalidArgument(
+          "narrowed values cannot be read on a CUDA device: leave wire_dtype out");
+    inputs.push_back({update.message, update.expected, gradient.dtype, update.shard});
+  }
+  Step step(stream_, device_memory_, pinned_memory_, held_);
+  const size_t count = inputs.size();
+  const Opening opening = open(step, inputs, step.make_results(2 * count + 1));
+  cuda::decode_write(gradient.dtype, opening.jobs, static_cast<unsigned>(count), opening.tiles,
+                     gradient.data.data, stream_);
+  const std::span<const uint64_t> found = step.read_results();
+  check(inputs, found);
+  uint64_t listed = 0;
+  for (size_t at = 0; at < count; ++at) listed += found[count + 1 + at];
+  held_.clear();
+  return listed;
+}
+
+}  // namespace zen::cuda

@@ -1,0 +1,57 @@
+// A Device whose gradients, messages and scratch are memory of one GPU, and whose work goes to one
+// stream.
+//
+// 1. Messages are the bytes that CpuDevice makes from the same input, except for the payload of a
+//    NaN that a sum produces: a GPU has one NaN. Values are not packed: encode() and merge()
+//    refuse.
+// 2. select(), merge() and decode_write() wait for the stream once each, encode() never: the counts
+//    that a step needs on the host come back together.
+// 3. Gradients and messages are read and written in stream order. Whoever else works on them makes
+//    the stream wait, or waits for it.
+// 4. A Selection holds a SlotTable in `masks` and, on the host, the count of block elements in
+//    `presence`: only this class's encode() reads it.
+// Used by one thread at a time; the current CUDA device of that thread is the stream's.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/device.h"
+#include "cuda/open.h"
+#include "cuda/portable.h"
+#include "cuda/slot_table.h"
+
+namespace zen::cuda {
+
+class Step;
+
+class CudaDevice final : public Device {
+ public:
+  // `device_memory` is ordered by `stream` (see stream_memory() in memory.h), `pinned_memory` is
+  // page-locked host memory; both should be cached, since every step allocates.
+  CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory);
+  ~CudaDevice() override;  // waits for the stream
+
+  Buffer allocate(size_t bytes) override;
+  // Throws InvalidArgument for a placement of single elements.
+  Selection select(const Gradient& gradient, const Placement& placement, WordRange range) override;
+  std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,
+                             const Identity& identity) override;
+  Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,
+               const EncodeOptions& options, const Identity& outgoing) override;
+  uint64_t decode_write(std::span<const Update> updates, const Gradient& gradient) override;
+
+ private:
+  struct Input;
+  struct Opening;
+
+  ShardSelection room_for(const Shard& shard, DType dtype);
+  Opening open(Step& step, std::span<const Input> inputs, uint64_t* results);
+  void check(std::span<const Input> inputs, std::span<const uint64_t> bad);
+
+  cudaStream_t stream_;
+  Allocate device_memory_, pinned_memory_;
+  std::vector<Buffer> held_;  // host memory that queued copies still use
+};
+
+}  // namespace zen::cuda

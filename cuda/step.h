@@ -1,0 +1,53 @@
+// The memory of one step of a CudaDevice: tables that travel to the device and results that come
+// back, each in one copy, whatever their number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "cuda/portable.h"
+
+namespace zen::cuda {
+
+// Device memory is given back when the Step ends: in stream order, so behind the step's own work.
+class Step {
+ public:
+  // Host memory that queued copies read goes to `held`, whose owner frees it once it has waited.
+  Step(cudaStream_t stream, const Allocate& device, const Allocate& pinned,
+       std::vector<Buffer>& held)
+      : stream_(stream), device_(device), pinned_(pinned), held_(held) {}
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  // Device memory of the step.
+  std::byte* scratch(size_t bytes);
+  std::byte* cleared(size_t bytes);
+
+  // A copy of `table` on the device.
+  template <class T>
+  const T* upload(std::span<const T> table) {
+    return reinterpret_cast<const T*>(upload_bytes(std::as_bytes(table)));
+  }
+
+  // `count` words on the device, all 0, that read_results() copies to the host.
+  uint64_t* make_results(size_t count);
+  // Waits for the stream, the only wait of a step. The results stay as long as `held` has them.
+  std::span<const uint64_t> read_results();
+
+ private:
+  const std::byte* upload_bytes(std::span<const std::byte> bytes);
+
+  cudaStream_t stream_;
+  const Allocate& device_;
+  const Allocate& pinned_;
+  std::vector<Buffer>& held_;
+  std::vector<Buffer> memory_;
+  uint64_t* results_ = nullptr;
+  size_t result_count_ = 0;
+};
+
+}  // namespace zen::cuda

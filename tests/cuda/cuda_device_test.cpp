@@ -1,0 +1,275 @@
+// CudaDevice on the simulator against CpuDevice: the same bytes from every step, under every
+// schedule.
+#include "cuda/cuda_device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/cpu_device.h"
+#include "core/error.h"
+#include "gpu.h"
+#include "gradients.h"
+
+namespace zen::test {
+namespace {
+
+constexpr Identity kPush{.layout = 0x1234, .sequence = 5, .phase = 0, .chunk = 2, .source = 0};
+
+Identity of(uint8_t phase, int source) {
+  Identity identity = kPush;
+  identity.phase = phase;
+  identity.source = static_cast<uint16_t>(source);
+  return identity;
+}
+
+constexpr Choice kChoices[] = {Choice::dense,    Choice::words,       Choice::positions,
+                               Choice::bitmap,   Choice::coo,         Choice::blocks,
+                               Choice::cheapest, Choice::coo_or_dense};
+constexpr double kDensities[] = {0, 0.002, 0.03, 0.3, 0.97, 1};
+
+struct Case {
+  DType dtype;
+  uint64_t numel;
+  Pattern pattern;
+  double density;
+  PlacementKind kind;
+  int ranks;
+  Choice choice;
+  uint64_t seed;
+
+  std::string name() const {
+    return std::string(zen::name_of(dtype)) + ", " + std::to_string(numel) + " elements, " +
+           name_of(pattern) + ", density " + std::to_string(density) + ", placement " +
+           std::to_string(static_cast<int>(kind)) + ", " + std::to_string(ranks) +
+           " ranks, choice " + std::to_string(static_cast<int>(choice)) + ", seed " +
+           std::to_string(seed);
+  }
+};
+
+std::vector<std::byte> bytes_of(const Buffer& message) {
+  return {message.data, message.data + message.bytes};
+}
+
+void expect_same_bytes(const Buffer& cuda, const Buffer& cpu, const std::string& what) {
+  ASSERT_EQ(cuda.bytes, cpu.bytes) << what;
+  const auto a = bytes_of(cuda), b = bytes_of(cpu);
+  const auto difference = std::ranges::mismatch(a, b);
+  EXPECT_TRUE(a == b) << what << " differs at byte " << difference.in1 - a.begin() << " of "
+                      << a.size();
+}
+
+void expect_same_bits(const TestGradient& cuda, const TestGradient& cpu) {
+  for (uint64_t elem = 0; elem < cpu.numel(); ++elem)
+    ASSERT_EQ(cuda.bits(elem), cpu.bits(elem)) << "element " << elem;
+}
+
+// One exchange, step by step on both devices. The messages of one are the input of both.
+class Comparison {
+ public:
+  Comparison(const Case& parameters, Gpu& gpu)
+      : case_(parameters),
+        gpu_(gpu),
+        cuda_(gpu.device()),
+        placement_(Placement::make(parameters.kind, parameters.numel,
+                                   parameters.kind == PlacementKind::whole ? 1 : parameters.ranks,
+                                   7)) {
+    for (int rank = 0; rank < case_.ranks; ++rank) {
+      gradients_.push_back(make_gradient(case_.dtype, case_.numel, case_.pattern, case_.density,
+                                         case_.seed * 100 + static_cast<uint64_t>(rank)));
+      own_.push_back(gradients_.back());
+    }
+  }
+
+  void run() {
+    const auto ranges = placement_->split(case_.numel > 3000 ? 2 : 1);
+    for (const WordRange range : ranges) {
+      push(range);
+      for (int owner = 0; owner < placement_->owners(); ++owner) reduce(owner, range);
+      pull();
+      if (testing::Test::HasFailure()) return;
+    }
+    for (int rank = 0; rank < case_.ranks; ++rank)
+      expect_same_bits(own_[static_cast<size_t>(rank)], gradients_[static_cast<size_t>(rank)]);
+  }
+
+ private:
+  void push(WordRange range) {
+    pushed_.clear();
+    for (int rank = 0; rank < case_.ranks; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      Selection cpu = cpu_.select(gradients_[at].view(), *placement_, range);
+      const uint64_t waits = gpu_.machine().counters.synchronisations;
+      Selection cuda = cuda_.select(own_[at].view(), *placement_, range);
+      for (size_t owner = 0; owner < cpu.size(); ++owner) {
+        EXPECT_EQ(cuda[owner].count, cpu[owner].count);
+        EXPECT_EQ(cuda[owner].present_words, cpu[owner].present_words);
+        EXPECT_EQ(cuda[owner].full_words, cpu[owner].full_words);
+      }
+      const auto expected = cpu_.encode(std::move(cpu), case_.choice, of(0, rank));
+      const auto found = cuda_.encode(std::move(cuda), case_.choice, of(0, rank));
+      EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + 1) << "select and encode";
+      gpu_.finish();
+      for (size_t owner = 0; owner < expected.size(); ++owner)
+        expect_same_bytes(found[owner], expected[owner], "push to " + std::to_string(owner));
+      pushed_.push_back(found);
+    }
+  }
+
+  void reduce(int owner, WordRange range) {
+    const Shard shard = placement_->shard(owner, range);
+    std::vector<Incoming> incoming;
+    for (int rank = 0; rank < case_.ranks; ++rank)
+      incoming.push_back({pushed_[static_cast<size_t>(rank)][static_cast<size_t>(owner)],
+                          of(0, rank), case_.dtype});
+    // Partial sums are float32, whatever the gradient is.
+    const DType dtype = case_.seed % 3 == 0 ? DType::f32 : case_.dtype;
+    const auto divisor = static_cast<float>(case_.ranks);
+    const Merged cpu = cpu_.merge(incoming, shard, dtype, divisor, case_.choice, of(1, owner));
+    const uint64_t waits = gpu_.machine().counters.synchronisations;
+    const Merged cuda = cuda_.merge(incoming, shard, dtype, divisor, case_.choice, of(1, owner));
+    EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + 1) << "merge";
+    EXPECT_EQ(cuda.count, cpu.count);
+    gpu_.finish();
+    expect_same_bytes(cuda.message, cpu.message, "pull from " + std::to_string(owner));
+    // What is decoded has the gradient's dtype.
+    updates_.push_back(
+        {dtype == case_.dtype
+             ? cuda.message
+             : cuda_.merge(incoming, shard, case_.dtype, divisor, case_.choice, of(1, owner))
+                   .message,
+         of(1, owner), shard});
+  }
+
+  void pull() {
+    for (size_t rank = 0; rank < gradients_.size(); ++rank) {
+      gpu_.finish();
+      const uint64_t listed = cpu_.decode_write(updates_, gradients_[rank].view());
+      const uint64_t waits = gpu_.machine().counters.synchronisations;
+      EXPECT_EQ(cuda_.decode_write(updates_, own_[rank].view()), listed);
+      EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + 1) << "decode_write";
+    }
+    updates_.clear();
+  }
+
+  Case case_;
+  Gpu& gpu_;
+  CpuDevice cpu_;
+  cuda::CudaDevice cuda_;
+  std::shared_ptr<const Placement> placement_;
+  std::vector<TestGradient> gradients_, own_;  // the CPU's, and the GPU's copy
+  std::vector<std::vector<Buffer>> pushed_;    // by rank and owner
+  std::vector<Update> updates_;
+};
+
+void compare(const Case& parameters) {
+  SCOPED_TRACE(parameters.name());
+  Gpu gpu(parameters.seed);
+  const simulator::Use use(gpu.machine());
+  Comparison(parameters, gpu).run();
+  gpu.finish();
+}
+
+// Every size with every encoding; the other axes go round.
+class CudaDeviceTest : public testing::TestWithParam<Choice> {};
+
+TEST_P(CudaDeviceTest, every_step_gives_the_bytes_of_the_cpu) {
+  constexpr uint64_t kSizes[] = {0, 1, 63, 64, 65, 127, 257, 1021, 2048, 4097};
+  constexpr PlacementKind kKinds[] = {PlacementKind::hashed, PlacementKind::whole,
+                                      PlacementKind::ranges};
+  std::mt19937_64 random(static_cast<uint64_t>(GetParam()));
+  for (uint64_t seed = 0; seed < ZEN_SCHEDULES; ++seed) {
+    Pattern pattern = kPatterns[random() % std::size(kPatterns)];
+    if (pattern == Pattern::special) pattern = Pattern::uniform;  // sums have a NaN of their own
+    compare({kDTypes[seed % 3], kSizes[random() % std::size(kSizes)], pattern,
+             kDensities[random() % std::size(kDensities)], kKinds[random() % 3],
+             1 + static_cast<int>(random() % 4), GetParam(), seed});
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(CudaDeviceTest, several_tiles_of_one_owner) {
+  compare({DType::bf16, 70001, Pattern::uniform, 0.05, PlacementKind::whole, 2, GetParam(), 1});
+}
+
+INSTANTIATE_TEST_SUITE_P(Choices, CudaDeviceTest, testing::ValuesIn(kChoices));
+
+// What opening a message ends with: nothing, or the error's text.
+template <class F>
+std::optional<std::string> error_of(F&& f) {
+  try {
+    f();
+  } catch (const MalformedMessage& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+class HostileTest : public testing::TestWithParam<Choice> {};
+
+// A byte is changed, or the end cut off: both devices accept the message, or both refuse it with
+// the same words and leave the gradient alone.
+TEST_P(HostileTest, both_devices_accept_the_same_messages) {
+  std::mt19937_64 random(11);
+  int refused = 0;
+  const auto placement = Placement::make(PlacementKind::hashed, 3001, 2, 7);
+  const Shard shard = placement->shard(1, placement->all());
+  for (uint64_t seed = 0; seed < ZEN_SCHEDULES; ++seed) {
+    Gpu gpu(seed);
+    const simulator::Use use(gpu.machine());
+    cuda::CudaDevice cuda = gpu.device();
+    CpuDevice cpu;
+    const Pattern pattern = seed % 2 == 0 ? Pattern::rows : Pattern::uniform;
+    TestGradient gradient =
+        make_gradient(DType::bf16, 3001, pattern, kDensities[1 + seed % 4], seed);
+    const auto messages =
+        cpu.encode(cpu.select(gradient.view(), *placement, placement->all()), GetParam(), kPush);
+    Buffer message = cuda.allocate(messages[1].bytes);
+    std::memcpy(message.data, messages[1].data, message.bytes);
+    const size_t header_or_index = random() % 4 == 0 ? 48 : message.bytes;
+    message.data[random() % header_or_index] ^= std::byte{static_cast<uint8_t>(1u << random() % 8)};
+    if (random() % 8 == 0) message = message.slice(0, message.bytes - random() % 9 % message.bytes);
+    TestGradient by_cpu(DType::bf16, 3001), by_cuda(DType::bf16, 3001);
+    const Update update{message, kPush, shard};
+    const auto expected = error_of([&] { cpu.decode_write({&update, 1}, by_cpu.view()); });
+    const auto found = error_of([&] { cuda.decode_write({&update, 1}, by_cuda.view()); });
+    EXPECT_EQ(found, expected) << "seed " << seed;
+    expect_same_bits(by_cuda, by_cpu);
+    refused += expected.has_value();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Choices, HostileTest,
+                         testing::Values(Choice::dense, Choice::words, Choice::positions,
+                                         Choice::bitmap, Choice::coo, Choice::blocks));
+
+TEST(CudaDeviceErrors, what_is_not_supported_is_refused_by_name) {
+  Gpu gpu(0);
+  const simulator::Use use(gpu.machine());
+  cuda::CudaDevice device = gpu.device();
+  TestGradient gradient = make_gradient(DType::f32, 300, Pattern::uniform, 0.5, 1);
+  const auto words = Placement::make(PlacementKind::hashed, 300, 2, 1);
+  const auto elements = Placement::make(PlacementKind::hashed_elements, 300, 2, 1);
+  const EncodeOptions packed{Choice::cheapest, true};
+  EXPECT_THROW(device.select(gradient.view(), *elements, elements->all()), InvalidArgument);
+  EXPECT_THROW(device.encode(device.select(gradient.view(), *words, words->all()), packed, kPush),
+               InvalidArgument);
+  const EncodeOptions narrowed{Choice::cheapest, false, DType::bf16};
+  EXPECT_THROW(device.encode(device.select(gradient.view(), *words, words->all()), narrowed, kPush),
+               InvalidArgument);
+  const Update update{{}, kPush, words->shard(0, words->all()), DType::bf16};
+  EXPECT_THROW(device.decode_write({&update, 1}, gradient.view()), InvalidArgument);
+  EXPECT_THROW(device.merge({}, words->shard(0, words->all()), DType::f32, 1, Choice::words, kPush),
+               InvalidArgument);
+  EXPECT_EQ(device.decode_write({}, gradient.view()), 0u);
+}
+
+}  // namespace
+}  // namespace zen::test

@@ -1,0 +1,126 @@
+// Whole schemes with CudaDevice, ranks as threads with a simulated GPU each, against the same
+// schemes with CpuDevice: the same bits on every rank.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster.h"
+#include "gpu.h"
+
+namespace zen::test {
+namespace {
+
+using namespace scheme_test;
+
+// A transport that reads messages on the host, as the one over threads does, has to wait for the
+// stream that writes them.
+class StagedTransport final : public Transport {
+ public:
+  StagedTransport(Transport& below, Gpu& gpu) : below_(below), gpu_(gpu) {}
+
+  int rank() const override { return below_.rank(); }
+  int size() const override { return below_.size(); }
+  Traits traits() const override { return below_.traits(); }
+  Ticket expect(const Tag& tag, std::span<const Expected> from) override {
+    return below_.expect(tag, from);
+  }
+  void send(Ticket ticket, std::span<const Outgoing> messages) override {
+    gpu_.finish();
+    below_.send(ticket, messages);
+  }
+  std::vector<Buffer> wait(Ticket ticket) override { return below_.wait(ticket); }
+  void all_reduce(const Buffer& data, DType dtype, Reduce reduce) override {
+    below_.all_reduce(data, dtype, reduce);
+  }
+  void agree(uint64_t fingerprint, const std::string& description) override {
+    below_.agree(fingerprint, description);
+  }
+  void fail() noexcept override { below_.fail(); }
+  Traffic traffic() const override { return below_.traffic(); }
+
+ private:
+  Transport& below_;
+  Gpu& gpu_;
+};
+
+struct CudaAnswer {
+  std::vector<Bytes> by_rank;
+  std::vector<uint64_t> waits;  // of each rank
+};
+
+CudaAnswer run_on_gpus(const Traits& traits, const Job& job, uint64_t seed) {
+  const int ranks = static_cast<int>(job.inputs.size());
+  std::vector<std::unique_ptr<Gpu>> gpus;  // outlive the messages that other ranks hold
+  for (int rank = 0; rank < ranks; ++rank)
+    gpus.push_back(std::make_unique<Gpu>(seed * 100 + static_cast<uint64_t>(rank)));
+  CudaAnswer answer{std::vector<Bytes>(job.inputs.size()),
+                    std::vector<uint64_t>(job.inputs.size())};
+  {
+    ThreadGroup group(ranks, {.traits = traits});
+    const auto placement = placement_of(job);
+    run_ranks(group, [&](int rank) {
+      Gpu& gpu = *gpus[static_cast<size_t>(rank)];
+      const simulator::Use use(gpu.machine());
+      cuda::CudaDevice device = gpu.device();
+      StagedTransport transport(group.transport(rank), gpu);
+      StrictObserver observer;
+      const auto running = make_exchange(job, placement, 3, device, transport, observer,
+                                         answer.by_rank[static_cast<size_t>(rank)]);
+      running->prepare();
+      running->post();
+      running->finish();
+      answer.waits[static_cast<size_t>(rank)] = gpu.machine().counters.synchronisations;
+    }).rethrow();
+  }
+  for (const auto& gpu : gpus) gpu->finish();
+  return answer;
+}
+
+class CudaSchemeTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(CudaSchemeTest, answer_is_that_of_the_cpu_to_the_bit) {
+  constexpr size_t kSizes[] = {1000, 65, 4097, 1};
+  constexpr DType kDTypes[] = {DType::bf16, DType::f32, DType::f16};
+  size_t turn = 0;
+  for (const int ranks : {1, 2, 3, 4, 5})
+    for (const auto pattern : {scheme_test::Pattern::popular_rows, scheme_test::Pattern::scattered,
+                               scheme_test::Pattern::cancelling}) {
+      const Traits traits = turn % 2 == 0 ? kNcclTraits : kGlooTraits;
+      const size_t numel = kSizes[turn % std::size(kSizes)];
+      const DType dtype = kDTypes[turn % std::size(kDTypes)];
+      const Job job{.scheme = GetParam(),
+                    .inputs = make_inputs(pattern, ranks, numel, dtype, turn),
+                    .dtype = dtype,
+                    .divisor = static_cast<float>(ranks),
+                    .chunks = turn % 3 == 0 ? 2 : 1};
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + scheme_test::name_of(pattern) + ", " +
+                   std::to_string(numel) + " elements");
+      ThreadGroup group(ranks, {.traits = traits});
+      const Answer expected = run_job(group, job);
+      const CudaAnswer found = run_on_gpus(traits, job, turn);
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(found.by_rank[rank], expected.by_rank[rank]) << "rank " << rank;
+      ++turn;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, CudaSchemeTest,
+                         testing::Values("balanced_parallelism", "hierarchical", "agsparse",
+                                         "sparcml", "sparcml_coo", "omnireduce", "sparse_ps",
+                                         "sparse_ps_broadcast"));
+
+// One wait in each phase of each chunk: select with encode, merge, decode_write.
+TEST(CudaSchemeWaits, one_in_each_phase) {
+  for (const int chunks : {1, 2}) {
+    const Job job{.scheme = "balanced_parallelism",
+                  .inputs = make_inputs(scheme_test::Pattern::scattered, 3, 4097, DType::f32, 1),
+                  .chunks = chunks};
+    for (const uint64_t waits : run_on_gpus(kNcclTraits, job, 1).waits)
+      EXPECT_EQ(waits, 3u * static_cast<uint64_t>(chunks));
+  }
+}
+
+}  // namespace
+}  // namespace zen::test
