@@ -104,9 +104,10 @@ clean:
 # The package as it would be installed, in a folder of its own. It is laid anew each time, so that a
 # module which is gone from the sources is gone from it too; the objects beside it are kept.
 extension: environment
-	@rm -rf $(PACKAGE)
-	@CFLAGS=-Werror $(VENV)/bin/python setup.py --quiet build \
-	  --build-base=build/torch-$(TORCH) --build-lib=$(PACKAGE)
+	@rm -rf $(PACKAGE) && mkdir -p build
+	@echo "Building the extension for torch $(TORCH) (the first time takes minutes)"
+	@CFLAGS=-Werror $(VENV)/bin/python setup.py --quiet build --build-base=build/torch-$(TORCH) \
+	  --build-lib=$(PACKAGE) >build/extension.log 2>&1 || { cat build/extension.log; exit 1; }
 
 environment: system-demo
 	@scripts/python_environment.sh $(VENV) $(TORCH)

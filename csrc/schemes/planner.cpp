@@ -11,6 +11,10 @@ namespace {
 // this size crosses that line.
 constexpr uint64_t kChunkedBytes = 8 << 20;
 
+// More sizes than the buckets of a large model have; calls with ever new sizes must not fill the
+// memory.
+constexpr size_t kMaxKept = 64;
+
 int checked_chunks(int chunks) {
   if (chunks < 0 || chunks > kMaxChunks)
     throw InvalidArgument("chunks is " + std::to_string(chunks) + ": choose 1 to " +
@@ -52,6 +56,7 @@ std::shared_ptr<const Placement> Planner::placement(uint64_t numel) {
     return Placement::make(scheme_.placement, numel, owners_of(scheme_, ranks_), seed_);
   };
   if (scheme_.placement != PlacementKind::hashed_elements) return make();
+  if (kept_.size() == kMaxKept && kept_.count(numel) == 0) kept_.clear();
   std::shared_ptr<const Placement>& kept = kept_[numel];
   if (!kept) kept = make();
   return kept;

@@ -63,5 +63,14 @@ TEST(Planner, keeps_the_lists_of_hashed_elements) {
   EXPECT_NE(paper.plan(DType::f32, 1001, 3).placement, placement);
 }
 
+TEST(Planner, forgets_the_lists_when_there_are_ever_new_sizes) {
+  Planner paper("zen_paper", 0, 17, 3, kGlooTraits);
+  const std::weak_ptr<const Placement> first = paper.plan(DType::f32, 1000, 3).placement;
+  for (uint64_t numel = 1001; numel < 1064; ++numel) paper.plan(DType::f32, numel, 3);
+  EXPECT_FALSE(first.expired());
+  paper.plan(DType::f32, 1064, 3);
+  EXPECT_TRUE(first.expired());
+}
+
 }  // namespace
 }  // namespace zen
