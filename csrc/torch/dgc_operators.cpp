@@ -10,23 +10,17 @@
 #include "core/cpu_device.h"
 #include "core/dgc.h"
 #include "core/error.h"
+#include "torch/tensor_dtype.h"
 
 namespace zen {
 
 namespace {
 
 DType dtype_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return DType::f32;
-    case at::kHalf:
-      return DType::f16;
-    case at::kBFloat16:
-      return DType::bf16;
-    default:
-      TORCH_CHECK_VALUE(false, "DGC compresses float32, float16 and bfloat16, and the tensor is ",
-                        c10::getDtypeNames(tensor.scalar_type()).first, ": convert it");
-  }
+  const std::optional<DType> dtype = scheme_dtype(tensor);
+  TORCH_CHECK_VALUE(dtype, "DGC compresses float32, float16 and bfloat16, and the tensor is ",
+                    dtype_name(tensor), ": convert it");
+  return *dtype;
 }
 
 Gradient view(const at::Tensor& flat) {
@@ -41,7 +35,7 @@ void check_residual(const at::Tensor& residual, const at::Tensor& input) {
           (residual.scalar_type() == at::kFloat || residual.scalar_type() == input.scalar_type()),
       "the residual must be contiguous, of the tensor's shape ", input.sizes(),
       " and of type float32 or the tensor's: it has shape ", residual.sizes(), " and type ",
-      c10::getDtypeNames(residual.scalar_type()).first);
+      dtype_name(residual));
 }
 
 // Positions in the flat gradient of what one owner of everything lists.

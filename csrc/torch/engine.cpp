@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "schemes/fingerprint.h"
 #include "torch/stage_recorder.h"
+#include "torch/tensor_dtype.h"
 
 namespace zen {
 
@@ -20,24 +21,7 @@ constexpr size_t kInFlight = 2;  // one bucket on the wire while the next is pre
 // after a join, and reading it while somebody joins is a race.
 thread_local const Engine* engine_of_this_thread = nullptr;
 
-// The dtypes that schemes work on; others go through the backend's all-reduce.
-std::optional<DType> scheme_dtype(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return DType::f32;
-    case at::kHalf:
-      return DType::f16;
-    case at::kBFloat16:
-      return DType::bf16;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::string dtype_name(const at::Tensor& tensor) {
-  return std::string(c10::getDtypeNames(tensor.scalar_type()).first);
-}
-
+// Of the dtypes that no scheme handles, those that the backend's all-reduce does.
 bool backend_can_add(at::ScalarType dtype) {
   return dtype == at::kDouble || dtype == at::kByte || dtype == at::kChar || dtype == at::kInt ||
          dtype == at::kLong;

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C  # noqa: F401  (registers torch.ops.zensync)
+from zensync._checks import check_choice, check_range
 
 
 class DGC:
@@ -103,9 +104,9 @@ class DGC:
         _check_number("sample_ratio", sample_ratio, above=0, at_most=1)
         if clip_norm is not None:
             _check_number("clip_norm", clip_norm, above=0)
-        _check_whole("warmup", 1 if warmup is None else warmup, 1)
-        _check_whole("warmup_stages", warmup_stages, 1)
-        _check_whole("seed", seed, 0, 2**32 - 1)
+        check_range("warmup", 1 if warmup is None else warmup, 1)
+        check_range("warmup_stages", warmup_stages, 1)
+        check_range("seed", seed, 0, 2**32 - 1)
         for name, value in (
             ("error_feedback", error_feedback),
             ("nesterov", nesterov),
@@ -113,8 +114,8 @@ class DGC:
         ):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}: it must be True or False")
-        _check_choice("threshold", threshold, ("global", "bucket"))
-        _check_choice("residual_dtype", residual_dtype, ("float32", "parameter"))
+        check_choice("threshold", threshold, ("global", "bucket"))
+        check_choice("residual_dtype", residual_dtype, ("float32", "parameter"))
         if momentum > 0 and not error_feedback:
             raise ValueError(
                 f"momentum is {momentum} without error feedback: momentum correction accumulates "
@@ -235,16 +236,3 @@ def _check_number(
     if not math.isfinite(value) or not all(holds for _, _, holds in bounds):
         wanted = " and ".join(f"{word} {bound:g}" for bound, word, _ in bounds if bound is not None)
         raise ValueError(f"{name} is {value}: it must be {wanted}")
-
-
-def _check_whole(name: str, value: int, low: int, high: int | None = None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}: it must be a whole number")
-    if value < low or (high is not None and value > high):
-        allowed = f"at least {low}" if high is None else f"{low} to {high}"
-        raise ValueError(f"{name} is {value}: it must be {allowed}")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")

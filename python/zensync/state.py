@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C
+from zensync._checks import check_choice, check_range
 from zensync._dgc_state import DGCState
 from zensync._groups import check_group, check_options, close_engine, make_engine
 from zensync._report import no_statistics, summary_line, summary_table
@@ -75,16 +76,16 @@ class State:
         transport: str | None = None,
         log_every: int = 0,
     ) -> None:
-        _check_choice("scheme", scheme, _C.schemes())
+        check_choice("scheme", scheme, _C.schemes())
         if chunks is not None:
-            _check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
+            check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
         if not isinstance(pack_values, bool):
             raise TypeError(f"pack_values is {pack_values!r}: it must be True or False")
         check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype)
         _check_compressor(compressor, scheme)
         if transport is not None:
-            _check_choice("transport", transport, ["capacity", "exact"])
-        _check_range("log_every", log_every, 0, None)
+            check_choice("transport", transport, ["capacity", "exact"])
+        check_range("log_every", log_every, 0)
         check_group(process_group)
         self.process_group = process_group
         self.scheme = scheme
@@ -207,11 +208,6 @@ class State:
             logger.info("%s", summary_line(statistics))
 
 
-def _check_choice(name: str, value: str, choices: list[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
-
-
 def _check_compressor(compressor: DGC | None, scheme: str) -> None:
     if compressor is not None and not isinstance(compressor, DGC):
         raise TypeError(f"compressor is {compressor!r}: it must be a zensync.DGC or None")
@@ -220,11 +216,3 @@ def _check_compressor(compressor: DGC | None, scheme: str) -> None:
             "scheme 'allreduce' sends every element, so a compressor would lose accuracy and save "
             "nothing: choose another scheme, or compressor=None"
         )
-
-
-def _check_range(name: str, value: int, low: int, high: int | None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}: it must be a whole number")
-    if value < low or (high is not None and value > high):
-        allowed = f"at least {low}" if high is None else f"{low} to {high}"
-        raise ValueError(f"{name} is {value}: it must be {allowed}")
