@@ -11,6 +11,7 @@
 #include "core/format.h"
 #include "core/select.h"
 #include "cuda/decode_write.h"
+#include "cuda/dense_sum.h"
 #include "cuda/encode.h"
 #include "cuda/error.h"
 #include "cuda/merge.h"
@@ -317,6 +318,26 @@ uint64_t CudaDevice::decode_write(std::span<const Update> updates, const Gradien
   for (size_t at = 0; at < count; ++at) listed += found[count + 1 + at];
   held_.clear();
   return listed;
+}
+
+void CudaDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
+                     const Buffer& result) {
+  std::vector<const std::byte*> table;
+  for (const Buffer& array : arrays) {
+    if (array.bytes != result.bytes)
+      throw InvalidArgument("an array of " + std::to_string(array.bytes) +
+                            " bytes cannot be added to one of " + std::to_string(result.bytes));
+    table.push_back(array.data);
+  }
+  Step step(stream_, device_memory_, pinned_memory_, held_);
+  cuda::dense_sum(dtype, step.upload(std::span<const std::byte* const>(table)),
+                  static_cast<unsigned>(table.size()), result.bytes / size_of(dtype), divisor,
+                  result.data, stream_);
+}
+
+void CudaDevice::copy(const Buffer& from, const Buffer& to) {
+  cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes, cudaMemcpyDeviceToDevice, stream_),
+              "copying a part of a gradient");
 }
 
 }  // namespace zen::cuda

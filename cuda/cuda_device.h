@@ -40,6 +40,9 @@ class CudaDevice final : public Device {
   Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,
                const EncodeOptions& options, const Identity& outgoing) override;
   uint64_t decode_write(std::span<const Update> updates, const Gradient& gradient) override;
+  void sum(std::span<const Buffer> arrays, DType dtype, float divisor,
+           const Buffer& result) override;
+  void copy(const Buffer& from, const Buffer& to) override;
 
  private:
   struct Input;

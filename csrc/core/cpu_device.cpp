@@ -1,8 +1,10 @@
 #include "core/cpu_device.h"
 
+#include <cstring>
 #include <utility>
 
 #include "core/decode_write.h"
+#include "core/dense_sum.h"
 #include "core/merge.h"
 #include "core/narrow.h"
 #include "core/select.h"
@@ -54,6 +56,15 @@ uint64_t CpuDevice::decode_write(std::span<const Update> updates, const Gradient
   }
   zen::decode_write(opened, shards, gradient, isa_);
   return listed;
+}
+
+void CpuDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
+                    const Buffer& result) {
+  dense_sum(arrays, dtype, divisor, result);
+}
+
+void CpuDevice::copy(const Buffer& from, const Buffer& to) {
+  std::memcpy(to.data, from.data, from.bytes);
 }
 
 }  // namespace zen

@@ -65,6 +65,13 @@ class Device {
   // the gradient and returns how many. Throws MalformedMessage before anything is written. All
   // messages of a chunk in one call are faster than one after the other.
   virtual uint64_t decode_write(std::span<const Update> updates, const Gradient& gradient) = 0;
+
+  // dense_sum() of whole arrays, which lie in this device's memory.
+  virtual void sum(std::span<const Buffer> arrays, DType dtype, float divisor,
+                   const Buffer& result) = 0;
+
+  // Bit for bit. REQUIRES: as many bytes; no overlap.
+  virtual void copy(const Buffer& from, const Buffer& to) = 0;
 };
 
 }  // namespace zen

@@ -55,7 +55,7 @@ void Pipeline::start(std::unique_ptr<Task> owned) {
   if (!attempt(task, "plan", [&] { running.exchange = task.exchange(sequence); })) return;
   const bool started = attempt(task, "", [&] {
     running.exchange->prepare();
-    if (!transport_.traits().ordered || flight_.empty()) post(running);
+    if (!ordered() || flight_.empty()) post(running);
   });
   if (started) flight_.push_back(std::move(running));
 }
@@ -88,8 +88,12 @@ bool Pipeline::agreed(Task& task, uint32_t sequence) {
   fingerprint.add(layout.description);
   const std::string description =
       layout.description + ", number " + std::to_string(sequence) + " on this group";
-  if (!attempt(task, "agree", [&] { transport_.agree(fingerprint.result(), description); }))
-    return false;
+  // Two ranks of different nodes are compared by way of a third.
+  const bool agreed = attempt(task, "agree", [&] {
+    transport_.agree(fingerprint.result(), description);
+    if (node_ != nullptr) node_->agree(fingerprint.result(), description);
+  });
+  if (!agreed) return false;
   if (!layout.always_agree) known_.insert(layout.fingerprint);
   return true;
 }
@@ -98,6 +102,15 @@ bool Pipeline::failed_already(Task& task) const {
   if (failure_.empty()) return false;
   task.failed(not_done(task));
   return true;
+}
+
+bool Pipeline::ordered() const {
+  return transport_.traits().ordered || (node_ != nullptr && node_->traits().ordered);
+}
+
+void Pipeline::fail() noexcept {
+  transport_.fail();
+  if (node_ != nullptr) node_->fail();
 }
 
 void Pipeline::post(Running& running) {
@@ -118,8 +131,8 @@ bool Pipeline::attempt(Task& task, std::string_view stage, const std::function<v
 }
 
 void Pipeline::die(Task& culprit, std::string_view stage, const std::string& cause) {
-  transport_.fail();
-  failure_ = "rank " + std::to_string(transport_.rank()) + ", " + culprit.name() + ", stage " +
+  fail();
+  failure_ = "rank " + std::to_string(rank_) + ", " + culprit.name() + ", stage " +
              std::string(stage) + ": " + cause;
   culprit.failed("zensync: " + failure_);
   for (const Running& running : flight_)
@@ -128,7 +141,7 @@ void Pipeline::die(Task& culprit, std::string_view stage, const std::string& cau
 }
 
 std::string Pipeline::not_done(const Task& task) const {
-  return "zensync: rank " + std::to_string(transport_.rank()) + ", " + task.name() +
+  return "zensync: rank " + std::to_string(rank_) + ", " + task.name() +
          ": not synchronised after an earlier failure: " + failure_;
 }
 

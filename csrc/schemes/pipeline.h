@@ -48,7 +48,13 @@ class Task {
 
 class Pipeline {
  public:
-  explicit Pipeline(Transport& transport) : transport_(transport) {}
+  explicit Pipeline(Transport& transport) : Pipeline(transport, nullptr, transport.rank()) {}
+
+  // With several ranks per node (node_exchange.h): `transport` connects this rank with those of
+  // other nodes, `node` with those of its own. `rank` is the name of this rank in messages. Traffic
+  // is that between nodes.
+  Pipeline(Transport& transport, Transport* node, int rank)
+      : transport_(transport), node_(node), rank_(rank) {}
 
   // Prepares the bucket and posts it when its turn has come. May finish earlier buckets.
   void start(std::unique_ptr<Task> task);
@@ -67,6 +73,8 @@ class Pipeline {
   };
 
   bool agreed(Task& task, uint32_t sequence);
+  bool ordered() const;
+  void fail() noexcept;
   void post(Running& running);
   bool failed_already(Task& task) const;
   bool attempt(Task& task, std::string_view stage, const std::function<void()>& step);
@@ -74,6 +82,8 @@ class Pipeline {
   std::string not_done(const Task& task) const;
 
   Transport& transport_;
+  Transport* node_;
+  int rank_;
   std::deque<Running> flight_;
   std::unordered_set<uint64_t> known_;  // fingerprints that all ranks agreed on
   uint32_t sequence_ = 0;

@@ -250,6 +250,28 @@ INSTANTIATE_TEST_SUITE_P(Choices, HostileTest,
                          testing::Values(Choice::dense, Choice::words, Choice::positions,
                                          Choice::bitmap, Choice::coo, Choice::blocks));
 
+TEST(CudaDeviceSum, whole_arrays_are_added_as_on_the_cpu) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const uint64_t numel : {0, 1, 255, 256, 257, 1000}) {
+      Gpu gpu(numel);
+      const simulator::Use use(gpu.machine());
+      cuda::CudaDevice cuda = gpu.device();
+      CpuDevice cpu;
+      std::vector<TestGradient> arrays;
+      std::vector<Buffer> views;
+      for (uint64_t seed = 0; seed < 3; ++seed)
+        arrays.push_back(make_gradient(dtype, numel, Pattern::uniform, 0.5, seed));
+      for (TestGradient& array : arrays) views.push_back(array.view().data);
+      TestGradient by_cpu(dtype, numel), by_cuda(dtype, numel), copied(dtype, numel);
+      cpu.sum(views, dtype, 3, by_cpu.view().data);
+      cuda.sum(views, dtype, 3, by_cuda.view().data);
+      cuda.copy(by_cuda.view().data, copied.view().data);
+      gpu.finish();
+      expect_same_bits(by_cuda, by_cpu);
+      expect_same_bits(copied, by_cpu);
+    }
+}
+
 TEST(CudaDeviceErrors, what_is_not_supported_is_refused_by_name) {
   Gpu gpu(0);
   const simulator::Use use(gpu.machine());
