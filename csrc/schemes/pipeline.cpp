@@ -69,6 +69,7 @@ void Pipeline::finish_oldest() {
   if (!finished) return;
   const Running oldest = std::move(flight_.front());
   flight_.pop_front();
+  if (watch_ != nullptr) watch_->finished();
   task.done(oldest.exchange->report(), oldest.traffic);
   if (flight_.empty() || flight_.front().posted) return;
   attempt(*flight_.front().task, "", [&] { post(flight_.front()); });
@@ -78,7 +79,11 @@ void Pipeline::finish_oldest() {
 bool Pipeline::agreed(Task& task, uint32_t sequence) {
   Layout layout;
   if (failed_already(task) || !attempt(task, "plan", [&] { layout = task.layout(); })) return false;
-  if (!layout.always_agree && known_.count(layout.fingerprint) > 0) return true;
+  const bool known = !layout.always_agree && known_.count(layout.fingerprint) > 0;
+  if (watch_ != nullptr)
+    watch_->started({sequence, task.where(), layout.fingerprint,
+                     layout.description + (known ? "" : ", to be agreed on")});
+  if (known) return true;
   while (!flight_.empty()) finish_oldest();
   if (failed_already(task)) return false;
   // Ranks that are out of step do not mean the same either, however alike the two buckets are.
@@ -125,19 +130,30 @@ bool Pipeline::attempt(Task& task, std::string_view stage, const std::function<v
     step();
     return true;
   } catch (const std::exception& error) {
-    die(task, stage.empty() ? task.stage() : stage, with_remedy(error));
+    die(task, stage.empty() ? task.stage() : stage, error);
     return false;
   }
 }
 
-void Pipeline::die(Task& culprit, std::string_view stage, const std::string& cause) {
+void Pipeline::die(Task& culprit, std::string_view stage, const std::exception& error) {
   fail();
   failure_ = "rank " + std::to_string(rank_) + ", " + culprit.name() + ", stage " +
-             std::string(stage) + ": " + cause;
+             std::string(stage) + ": " + cause_of(error);
   culprit.failed("zensync: " + failure_);
   for (const Running& running : flight_)
     if (running.task.get() != &culprit) running.task->failed(not_done(*running.task));
   flight_.clear();
+}
+
+// What the transport says is often only that a peer has gone; the watch may know why.
+std::string Pipeline::cause_of(const std::exception& error) const {
+  const bool is_plain = dynamic_cast<const TransportError*>(&error) != nullptr &&
+                        dynamic_cast<const Disagreement*>(&error) == nullptr;
+  if (watch_ == nullptr || !is_plain) return with_remedy(error);
+  const Explanation known = watch_->explain();
+  if (known.disagreement) return with_remedy(Disagreement(known.text));
+  if (known.text.empty()) return with_remedy(error);
+  return with_remedy(TransportError(std::string(error.what()) + "; " + known.text));
 }
 
 std::string Pipeline::not_done(const Task& task) const {

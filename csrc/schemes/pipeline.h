@@ -20,6 +20,7 @@
 
 #include "schemes/exchange.h"
 #include "schemes/transport.h"
+#include "schemes/watch.h"
 
 namespace zen {
 
@@ -37,6 +38,7 @@ class Task {
 
   virtual std::string name() const = 0;        // "bucket 3"
   virtual std::string_view stage() const = 0;  // the latest stage that its exchange entered
+  virtual std::string where() const { return name(); }  // "bucket 3 of iteration 17"
 
   virtual Layout layout() = 0;
   virtual std::unique_ptr<Exchange> exchange(uint32_t sequence) = 0;
@@ -48,13 +50,15 @@ class Task {
 
 class Pipeline {
  public:
-  explicit Pipeline(Transport& transport) : Pipeline(transport, nullptr, transport.rank()) {}
+  // Tells `watch`, which may be null, where it is, and asks it for the cause of a failure.
+  explicit Pipeline(Transport& transport, Watch* watch = nullptr)
+      : Pipeline(transport, nullptr, transport.rank(), watch) {}
 
   // With several ranks per node (node_exchange.h): `transport` connects this rank with those of
   // other nodes, `node` with those of its own. `rank` is the name of this rank in messages. Traffic
   // is that between nodes.
-  Pipeline(Transport& transport, Transport* node, int rank)
-      : transport_(transport), node_(node), rank_(rank) {}
+  Pipeline(Transport& transport, Transport* node, int rank, Watch* watch = nullptr)
+      : transport_(transport), node_(node), rank_(rank), watch_(watch) {}
 
   // Prepares the bucket and posts it when its turn has come. May finish earlier buckets.
   void start(std::unique_ptr<Task> task);
@@ -78,12 +82,14 @@ class Pipeline {
   void post(Running& running);
   bool failed_already(Task& task) const;
   bool attempt(Task& task, std::string_view stage, const std::function<void()>& step);
-  void die(Task& culprit, std::string_view stage, const std::string& cause);
+  void die(Task& culprit, std::string_view stage, const std::exception& error);
+  std::string cause_of(const std::exception& error) const;
   std::string not_done(const Task& task) const;
 
   Transport& transport_;
   Transport* node_;
   int rank_;
+  Watch* watch_;
   std::deque<Running> flight_;
   std::unordered_set<uint64_t> known_;  // fingerprints that all ranks agreed on
   uint32_t sequence_ = 0;

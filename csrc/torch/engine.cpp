@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "schemes/fingerprint.h"
 #include "torch/stage_recorder.h"
+#include "torch/store_board.h"
 #include "torch/tensor_dtype.h"
 
 namespace zen {
@@ -113,6 +114,9 @@ class Engine::Job final : public Task {
 
   std::string name() const override { return request_.name; }
   std::string_view stage() const override { return recorder_.latest(); }
+  std::string where() const override {
+    return name() + " of iteration " + std::to_string(iteration_);
+  }
   Layout layout() override;
   std::unique_ptr<Exchange> exchange(uint32_t sequence) override;
   void done(const Report& report, const Traffic& traffic) noexcept override;
@@ -144,9 +148,12 @@ class Engine::Job final : public Task {
   std::optional<DType> dtype_;
   StageRecorder recorder_;
   Plan plan_;
+  uint64_t iteration_ = 0;
 };
 
 Layout Engine::Job::layout() {
+  iteration_ = engine_.iteration_;
+  if (request_.last) ++engine_.iteration_;
   check_supported(request_.tensor, request_.reduce);
   std::string what = request_.reduce == Reduce::mean ? "mean of " : "sum of ";
   what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
@@ -221,12 +228,16 @@ Engine::Engine(ProcessGroup group, const Options& options)
       mode_(mode_of(options.transport, group)),
       rank_(group->getRank()) {
   check_options(options);
+  std::unique_ptr<Board> board = store_board(group);
   transport_ = C10dTransport::make(std::move(group), mode_,
                                    [this](size_t bytes) { return device_.allocate(bytes); });
   const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
   planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
                                        transport_->traits(), wire_dtype_);
   if (options.dgc) dgc_ = std::make_unique<DgcCompression>(*options.dgc, options.tensor_parallel);
+  if (board && transport_->size() > 1)
+    watch_ = std::make_unique<Watch>(std::move(board), rank_, transport_->size(),
+                                     [this] { transport_->fail(); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -252,13 +263,14 @@ void Engine::close() {
   if (unfinished_ > 0) transport_->fail();
   queue_.close();
   thread_.join();
+  watch_.reset();
   transport_.reset();
 }
 
 void Engine::run() {
   pthread_setname_np(pthread_self(), "zensync");
   engine_of_this_thread = this;
-  Pipeline pipeline(*transport_);
+  Pipeline pipeline(*transport_, watch_.get());
   for (;;) {
     // With a bucket in flight there is something better to do than to wait for the next.
     auto job = next_job(pipeline.in_flight() > 0);

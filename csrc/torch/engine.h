@@ -17,6 +17,7 @@
 #include "core/cpu_device.h"
 #include "schemes/pipeline.h"
 #include "schemes/planner.h"
+#include "schemes/watch.h"
 #include "torch/c10d_transport.h"
 #include "torch/dgc_compression.h"
 #include "torch/job_queue.h"
@@ -99,6 +100,8 @@ class Engine {
   std::unique_ptr<C10dTransport> transport_;
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<DgcCompression> dgc_;
+  std::unique_ptr<Watch> watch_;  // of the transport; null if the ranks have no way to tell
+  uint64_t iteration_ = 1;        // of the thread: whose buckets are being started
   Statistics statistics_;
   JobQueue<std::unique_ptr<Job>> queue_;
   std::deque<std::unique_ptr<Job>> held_, released_;  // of the thread: see next_job()

@@ -115,7 +115,13 @@ def stalls(rank: int) -> None:
 
 def test_rank_that_is_later_than_the_timeout() -> None:
     ended = end_ranks(2, stalls, timeout=SHORT)
-    assert_explains(ended[0], "rank 0, bucket", "waiting for rank 1", "later than the group's")
+    assert_explains(
+        ended[0],
+        "rank 0, bucket",
+        "waiting for rank 1",
+        "later than the group's",
+        "rank 1 has not started bucket 5 of iteration 4 (it has been idle since bucket 4",
+    )
     assert_explains(ended[1], "rank 1, bucket")
 
 
