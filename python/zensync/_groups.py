@@ -114,6 +114,11 @@ def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
         timeout=_timeout(parent),
         group_desc="zensync",
     )
+    # torch does not set it if any backend of others is registered, and warns when the group ends.
+    cpu_backend = clone._get_backend(torch.device("cpu")).name()
+    clone._set_default_backend(
+        dist.Backend.backend_type_map.get(cpu_backend, dist.ProcessGroup.BackendType.CUSTOM)
+    )
     c10d._world.pg_group_ranks[clone] = {rank: place for place, rank in enumerate(ranks)}
     assert isinstance(clone, dist.ProcessGroup)
     return clone

@@ -1,7 +1,8 @@
 """Runs a function as the ranks of a group: real processes over gloo on the loopback.
 
 Processes are forked from a server that has imported torch and zensync once, so that a test with
-three ranks takes a second, not ten.
+three ranks takes a second, not ten. DistributedDataParallel imports torch._dynamo when the first
+model is wrapped, which takes seconds too.
 """
 
 import multiprocessing as mp
@@ -19,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 _context = mp.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed", "zensync", "ranks"])
+_context.set_forkserver_preload(["torch._dynamo", "zensync", "models", "ranks"])
 
 _GUARD_SECONDS = 300  # only a hang takes that long; it then fails by name instead of blocking CI
 
