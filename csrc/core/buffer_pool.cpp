@@ -97,6 +97,21 @@ class BufferPool::State : public std::enable_shared_from_this<BufferPool::State>
     trim_locked(idle_bytes);
   }
 
+  // Blocks that are used again and again stay at the back of their list, so those in front age.
+  void end_round() noexcept {
+    const std::lock_guard lock(mutex_);
+    ++round_;
+    for (auto& [size, blocks] : idle_) {
+      const auto is_old = [this](const Idle& idle) { return idle.round + kKeptRounds < round_; };
+      auto kept = blocks.begin();
+      for (; kept != blocks.end() && is_old(*kept); ++kept) {
+        release(kept->block, size);
+        usage_.idle -= size;
+      }
+      blocks.erase(blocks.begin(), kept);
+    }
+  }
+
   Usage usage() const {
     const std::lock_guard lock(mutex_);
     return usage_;
@@ -106,6 +121,7 @@ class BufferPool::State : public std::enable_shared_from_this<BufferPool::State>
   struct Idle {
     std::byte* block;
     uint64_t returned;  // order of return, for eviction
+    uint64_t round;     // of the return
   };
 
   std::byte* reuse(size_t size) {
@@ -124,7 +140,7 @@ class BufferPool::State : public std::enable_shared_from_this<BufferPool::State>
     const std::lock_guard lock(mutex_);
     usage_.in_use -= size;
     try {
-      idle_[size].push_back({block, ++returns_});
+      idle_[size].push_back({block, ++returns_, round_});
       usage_.idle += size;
     } catch (const std::bad_alloc&) {
       release(block, size);
@@ -156,7 +172,7 @@ class BufferPool::State : public std::enable_shared_from_this<BufferPool::State>
   mutable std::mutex mutex_;
   std::map<size_t, std::vector<Idle>> idle_;  // by block size; each list in order of return
   Usage usage_;
-  uint64_t returns_ = 0;
+  uint64_t returns_ = 0, round_ = 0;
   const size_t idle_limit_;
 };
 
@@ -168,6 +184,10 @@ Buffer BufferPool::get(size_t bytes) {
 
 Allocate BufferPool::allocator() const {
   return [state = state_](size_t bytes) { return state->get(bytes); };
+}
+
+void BufferPool::end_round() {
+  state_->end_round();
 }
 
 void BufferPool::trim(size_t idle_bytes) {

@@ -212,6 +212,7 @@ void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
        .report = report,
        .seconds = recorder_.seconds()},
       request_.last);
+  if (request_.last) engine_.device_.pool().end_round();
   --engine_.unfinished_;
   request_.completion->done();
 }
@@ -265,6 +266,7 @@ void Engine::close() {
   thread_.join();
   watch_.reset();
   transport_.reset();
+  device_.pool().trim();
 }
 
 void Engine::run() {

@@ -76,6 +76,31 @@ TEST(BufferPool, trim_gives_idle_memory_back) {
   EXPECT_GE(pool.usage().in_use, held.bytes);
 }
 
+TEST(BufferPool, gives_back_what_several_rounds_did_not_need) {
+  constexpr size_t kLarge = 5 << 20, kUsual = 100000;
+  BufferPool pool;
+  {
+    const Buffer once = pool.get(kLarge), several[] = {pool.get(kUsual), pool.get(kUsual)};
+  }
+  size_t rounds = 0;
+  std::byte* usual = nullptr;
+  for (; pool.usage().idle >= kLarge; ++rounds) {
+    ASSERT_LE(rounds, BufferPool::kKeptRounds);
+    const Buffer again = pool.get(kUsual);
+    EXPECT_TRUE(usual == nullptr || again.data == usual) << "what is in use is reused";
+    usual = again.data;
+    pool.end_round();
+  }
+  EXPECT_EQ(rounds, BufferPool::kKeptRounds + 1);
+  EXPECT_GE(pool.usage().idle, kUsual);
+  EXPECT_LT(pool.usage().idle, 2 * kUsual) << "the second usual block was not needed either";
+
+  const Buffer held = pool.get(kLarge);  // is not idle, however long it is held
+  for (size_t round = 0; round < 2 * BufferPool::kKeptRounds; ++round) pool.end_round();
+  std::memset(held.data, 1, kLarge);
+  EXPECT_EQ(pool.usage().idle, 0u);
+}
+
 TEST(BufferPool, untouched_pages_are_not_resident) {
   constexpr size_t kBytes = size_t{64} << 20;
   BufferPool pool;

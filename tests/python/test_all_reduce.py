@@ -1,7 +1,9 @@
 """zensync.all_reduce of single tensors, against torch.distributed.all_reduce."""
 
 import hashlib
+import os
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +121,26 @@ def reduces_a_large_tensor(rank: int) -> None:
 
 def test_large_tensor() -> None:
     run_ranks(2, reduces_a_large_tensor)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def reduces_one_large_and_many_small_tensors(rank: int) -> int:
+    """How much memory the small ones have given back."""
+    large, small = torch.ones(8_000_000), torch.ones(1000)
+    zensync.all_reduce(large)
+    zensync.all_reduce(small)
+    before = resident_bytes()
+    for _ in range(10):
+        zensync.all_reduce(small)
+    return before - resident_bytes()
+
+
+def test_memory_of_a_large_tensor_is_given_back() -> None:
+    for given_back in run_ranks(2, reduces_one_large_and_many_small_tensors):
+        assert given_back > 8_000_000 * 4
 
 
 def reduces_strided(rank: int) -> None:
