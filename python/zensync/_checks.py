@@ -1,7 +1,8 @@
-"""Checks of option values that several classes share. An error names the option, the value and the
-remedy."""
+"""Checks of option values and of saved states that several classes share. An error names what it is
+about, the value and the remedy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -17,3 +18,15 @@ def check_range(name: str, value: int, low: int, high: int | None = None) -> Non
     if value < low or (high is not None and value > high):
         allowed = f"at least {low}" if high is None else f"{low} to {high}"
         raise ValueError(f"{name} is {value}: it must be {allowed}")
+
+
+def check_keys(
+    what: str, saved: Mapping[str, Any], required: Sequence[str], optional: Sequence[str] = ()
+) -> None:
+    """Raises ValueError for keys that are missing or unknown."""
+    missing = [key for key in required if key not in saved]
+    unknown = [str(key) for key in saved if key not in (*required, *optional)]
+    if missing or unknown:
+        wrong = [f"lacks {', '.join(missing)}"] if missing else []
+        wrong += [f"has the unknown {', '.join(unknown)}"] if unknown else []
+        raise ValueError(f"{what} {' and '.join(wrong)}: load what State.state_dict() returned")

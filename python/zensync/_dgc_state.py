@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from zensync import _C
+from zensync._checks import check_keys
 from zensync._dgc_memory import DGCMemory
 from zensync.dgc import DGC
 
@@ -47,6 +48,8 @@ class DGCState:
         }
 
     def load(self, saved: dict[str, Any]) -> None:
+        if saved:
+            check_keys("the state of DGC", saved, ["rank", "ranks", "progress", "parameters"])
         if self._engine is None:
             self._to_load = saved
             return

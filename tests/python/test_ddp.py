@@ -108,6 +108,30 @@ def test_gradient_accumulation(as_view: bool) -> None:
     run_ranks(2, accumulates, as_view)
 
 
+def trains_compiled(rank: int, backend: str) -> int:
+    """The DDP wrapper itself is compiled: torch cuts the graph where buckets end."""
+
+    def make() -> nn.Module:
+        wide = [layer for _ in range(3) for layer in (nn.Linear(400, 400), nn.ReLU())]
+        return nn.Sequential(nn.EmbeddingBag(ROWS, 400), *wide)
+
+    state = zensync.State()
+    plain, ours = pair(make, state, bucket_cap_mb=1)  # torch.compile refuses smaller ones
+    compiled = [torch.compile(model, backend=backend) for model in (plain, ours)]
+    for number in range(4):
+        for model in compiled:
+            step(model, indices(rank, number))  # type: ignore[arg-type]
+        assert_same_gradients(plain, ours)
+        assert_same_on_all_ranks(ours)
+    assert state.stats()["iterations"] == 4
+    return len(state.stats()["buckets"])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_torch_compile(backend: str) -> None:
+    assert min(run_ranks(2, trains_compiled, backend)) > 1
+
+
 class Branches(nn.Module):
     """Uses one of two layers."""
 
