@@ -20,7 +20,9 @@ def tensor_parallel_peer_is_killed(rank: int) -> None:
     dp_groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     model = DistributedDataParallel(nn.Linear(50, 40), process_group=dp_groups[rank % 2])
     compressor = zensync.DGC(0.05, tp_group=tp_groups[rank // 2])
-    model.register_comm_hook(zensync.State(dp_groups[rank % 2], compressor=compressor), zensync.hook)
+    model.register_comm_hook(
+        zensync.State(dp_groups[rank % 2], compressor=compressor), zensync.hook
+    )
     for number in range(5):
         if number == 3 and rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
