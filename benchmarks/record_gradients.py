@@ -15,31 +15,27 @@ import sys
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
-from language_model import corpus
-from language_model.batches import Batches
-from language_model.model import SIZES, LanguageModel
+from common.workload import Workload
+from language_model import workload
+from language_model.model import SIZES
 
 
 def main() -> None:
     options = parse_options()
-    size = SIZES[options.model]
-    ids = corpus.read(size.vocabulary)
-    ranks = [
-        Batches(ids, size, rank=rank, ranks=options.ranks, seed=1) for rank in range(options.ranks)
-    ]
-    torch.manual_seed(1)
-    model = LanguageModel(size)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1, initial_accumulator_value=1e-3)
+    of_rank = workload.read(options.model, ranks=options.ranks, seed=1)
+    ranks = [of_rank(rank) for rank in range(options.ranks)]
+    model = ranks[0].new_model(seed=1)
+    optimizer = ranks[0].optimizer(model)
     lines = []
     first = torch.empty(0)
     for iteration in range(options.iterations):
         optimizer.zero_grad(set_to_none=False)
-        for rank, batches in enumerate(ranks):
-            gradients = gradients_of(model, batches, iteration)
+        for rank, own in enumerate(ranks):
+            gradients = gradients_of(model, own, iteration)
             rows = gradients[0].count_nonzero(dim=1).nonzero().flatten().tolist()
             lines.append(" ".join(map(str, [iteration, rank, *rows])))
             if rank == 0:
@@ -52,13 +48,13 @@ def main() -> None:
         options.gradient.write_bytes(first.numpy().tobytes())
 
 
-def gradients_of(model: LanguageModel, batches: Batches, iteration: int) -> list[Tensor]:
+def gradients_of(model: nn.Module, own: Workload, iteration: int) -> list[Tensor]:
     """One rank's, the input embedding's first."""
-    loss = model(batches.batch(iteration))
+    loss = model(own.batch(iteration))
     return list(torch.autograd.grad(loss, list(model.parameters())))
 
 
-def accumulate(model: LanguageModel, gradients: list[Tensor], ranks: int) -> None:
+def accumulate(model: nn.Module, gradients: list[Tensor], ranks: int) -> None:
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import zensync
-from language_model import corpus
+from common import corpus
 
 VOCABULARY = 4000
 LENGTH = 64

@@ -1,13 +1,15 @@
 """What is trained: two language models on real text and a click model on synthetic clicks."""
 
 import abc
-import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from language_model import corpus
+from click_model.model import Batch, DeepFM
+from click_model.synthetic import SyntheticClicks
+from common import corpus
+from language_model.model import WordLstm
 
 VOCABULARY = 1000
 
@@ -63,25 +65,14 @@ class LanguageTask(Task):
         return result
 
 
-class LstmModel(nn.Module):
-    def __init__(self, width: int = 64) -> None:
-        super().__init__()
-        self.table = nn.Embedding(VOCABULARY, width)
-        self.lstm = nn.LSTM(width, width, batch_first=True)
-        self.out = nn.Linear(width, VOCABULARY)
-
-    def forward(self, text: Tensor) -> Tensor:
-        result: Tensor = self.out(self.lstm(self.table(text))[0])
-        return result
-
-
 class Lstm(LanguageTask):
+    width = 64
     learning_rate = 1.0
     clip_norm = 1.0
     iterations = 800
 
     def model(self) -> nn.Module:
-        return LstmModel()
+        return nn.Sequential(WordLstm(VOCABULARY, self.width), nn.Linear(self.width, VOCABULARY))
 
 
 class Llama(LanguageTask):
@@ -110,73 +101,31 @@ class Llama(LanguageTask):
         return result
 
 
-FIELDS = 26
-
-
-class DeepFmModel(nn.Module):
-    """Guo et al., IJCAI 2017: a factorisation machine and a deep part over the same embeddings."""
-
-    def __init__(self, values: int, width: int = 8) -> None:
-        super().__init__()
-        self.first_order = nn.Embedding(FIELDS * values, 1)
-        self.table = nn.Embedding(FIELDS * values, width)
-        nn.init.normal_(self.table.weight, std=0.05)
-        nn.init.zeros_(self.first_order.weight)
-        self.deep = nn.Sequential(
-            nn.Linear(FIELDS * width, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1)
-        )
-
-    def forward(self, features: Tensor) -> Tensor:
-        vectors = self.table(features)
-        squares = vectors.sum(1).square() - vectors.square().sum(1)
-        result: Tensor = (
-            self.first_order(features).sum((1, 2))
-            + squares.sum(1) / 2
-            + self.deep(vectors.flatten(1)).squeeze(1)
-        )
-        return result
-
-
-class DeepFm(Task):
-    """Clicks as Criteo's look: 26 fields whose values follow Zipf's law, a quarter clicked.
-
-    The truth is a factorisation machine with noise.
-    """
+class Clicks(Task):
+    """26 fields of as many values each."""
 
     learning_rate = 0.2
     iterations = 500
-    values = 1000
+    fields, values = 26, 1000
     batch = 128
 
     def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        rows = FIELDS * self.values
-        self._weights = torch.randn(rows, generator=generator) * 0.25
-        self._vectors = torch.randn(rows, 4, generator=generator) * 0.12
-        self._held_out = self._draw(4000, torch.Generator().manual_seed(1))
+        self._clicks = SyntheticClicks([self.values] * self.fields)
+        self._held_out = self._clicks.draw(4000, torch.Generator().manual_seed(1))
 
     def model(self) -> nn.Module:
-        return DeepFmModel(self.values)
+        return DeepFM(self._clicks.rows, self.fields, width=8, hidden=(64, 32))
 
     def loss(self, model: nn.Module, generator: torch.Generator) -> Tensor:
-        return self._cross_entropy(model, *self._draw(self.batch, generator))
+        return self._mean(model, self._clicks.draw(self.batch, generator))
 
     def held_out_loss(self, model: nn.Module) -> float:
-        return float(self._cross_entropy(model, *self._held_out))
+        return float(self._mean(model, self._held_out))
 
     @staticmethod
-    def _cross_entropy(model: nn.Module, features: Tensor, clicked: Tensor) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(model(features), clicked)
-
-    def _draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        uniform = torch.rand(count, FIELDS, generator=generator)
-        values = ((uniform * math.log(self.values + 1)).exp() - 1).long().clamp(max=self.values - 1)
-        features = values + torch.arange(FIELDS) * self.values
-        vectors = self._vectors[features]
-        pairs = (vectors.sum(1).square() - vectors.square().sum(1)).sum(1) / 2
-        odds = self._weights[features].sum(1) + pairs - 1.2
-        clicked = torch.rand(count, generator=generator) < torch.sigmoid(odds)
-        return features, clicked.float()
+    def _mean(model: nn.Module, batch: Batch) -> Tensor:
+        loss: Tensor = model(batch)
+        return loss
 
 
-TASKS: dict[str, type[Task]] = {"lstm": Lstm, "llama": Llama, "deepfm": DeepFm}
+TASKS: dict[str, type[Task]] = {"lstm": Lstm, "llama": Llama, "deepfm": Clicks}

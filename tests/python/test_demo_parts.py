@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,16 +12,19 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from example_runs import check_results, rankless_environment, run_example
 from rich.console import Console
 from torch.nn import functional
 
 import word_language_model
-from language_model import corpus, exactness, plot, report
+from common import command_line, corpus, exactness, plot, report
+from common.comparison import Comparison, max_difference
+from common.exactness import Exactness, Layer, layer_of
+from common.popularity import LogUniform
+from common.training import Run, median_seconds
 from language_model.batches import HELD_OUT_SEQUENCES, Batches
-from language_model.comparison import Comparison, max_difference
-from language_model.exactness import Exactness, Layer
-from language_model.model import Batch, LanguageModel, LogUniform, Size
-from language_model.training import Run, median_seconds
+from language_model.model import Batch, LanguageModel, Size
+from word_language_model import EXAMPLE
 
 EXAMPLES = Path(word_language_model.__file__).parent
 TINY = Size(vocabulary=50, width=8, sequences=2, length=3, negatives=6)
@@ -62,7 +64,8 @@ def run(bytes_sent: float, *parameters: float, card: float | None = None) -> Run
 
 def comparison(card: float | None = None) -> Comparison:
     return Comparison(
-        model="small",
+        title="LSTM language model, small",
+        loss_unit="nats per word",
         seed=1,
         ranks=4,
         rate_bits_per_second=None if card is None else 10**9,
@@ -123,7 +126,7 @@ def test_only_rows_of_the_batch_have_gradients() -> None:
     model, batch = LanguageModel(TINY), tiny_batch()
     model(batch).backward()
     for table, used in (
-        (model.input_embedding, batch.words.flatten()),
+        (model.reader.input_embedding, batch.words.flatten()),
         (model.output_embedding, torch.cat([batch.next_words.flatten(), batch.negatives])),
     ):
         gradient = table.weight.grad
@@ -138,8 +141,7 @@ def test_sampled_softmax_with_all_words_is_the_full_one() -> None:
     # So many draws that every word is certain to be among them: no correction is left.
     model = LanguageModel(dataclasses.replace(TINY, negatives=10**7))
     batch = tiny_batch(negatives=torch.arange(TINY.vocabulary))
-    states, _ = model.lstm(model.input_embedding(batch.words))
-    logits = states.flatten(0, 1) @ model.output_embedding.weight.T
+    logits = model.reader(batch.words).flatten(0, 1) @ model.output_embedding.weight.T
     expected = functional.cross_entropy(logits, batch.next_words.flatten())
     assert model(batch).item() == pytest.approx(expected.item(), rel=1e-5)
     held_out = model.held_out_loss(batch.words, batch.next_words)
@@ -205,6 +207,11 @@ def test_bound_of_the_mean_holds_for_exact_results_and_fails_for_wrong_ones() ->
     assert math.isnan(exactness.share_of_bound(not_a_number, exact, bound))
 
 
+def test_layers_are_the_innermost_modules_with_names() -> None:
+    assert layer_of("reader.lstm.weight_ih_l0") == "lstm"
+    assert layer_of("deep.0.bias") == "deep"
+
+
 @pytest.mark.usefixtures("group")
 def test_largest_parameter_difference() -> None:
     assert max_difference(run(1, 1.0, 2.0), run(1, 1.5, 2.0)) == 0.5
@@ -265,13 +272,16 @@ def test_plot_is_a_png(tmp_path: Path) -> None:
         ("--model huge", "'huge'"),
         ("--seed -1", "--seed"),
         ("--bytes 5", "--bytes"),
+        ("--scheme fastest", "'fastest'"),
+        ("--scheme allreduce --compressor dgc", "scheme 'allreduce' sends every element"),
+        ("--density 0.1", "--density belongs to --compressor dgc"),
     ],
 )
 def test_wrong_options_give_one_sentence(
     arguments: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as raised:
-        word_language_model.parse(arguments.split())
+        command_line.parse(EXAMPLE, arguments.split())
     assert raised.value.code == 2
     said = capsys.readouterr().err
     assert words in said
@@ -282,21 +292,17 @@ def test_rate_is_refused_with_the_reason_where_namespaces_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("zensync._network.available", lambda: "it needs root")
-    options = word_language_model.parse(["--rate", "1gbit", "--output", str(tmp_path)])
-    assert word_language_model.launch(options) == 2
+    options = command_line.parse(EXAMPLE, ["--rate", "1gbit", "--output", str(tmp_path)])
+    assert command_line.launch(options) == 2
     assert "--rate cannot be used: it needs root." in capsys.readouterr().err
-
-
-def rankless_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "RANK"}
 
 
 def test_output_that_cannot_be_made_is_refused_before_the_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    options = word_language_model.parse(["--output", str(tmp_path / "file")])
-    assert word_language_model.launch(options) == 2
+    options = command_line.parse(EXAMPLE, ["--output", str(tmp_path / "file")])
+    assert command_line.launch(options) == 2
     assert "--output cannot be used" in capsys.readouterr().err
 
 
@@ -304,44 +310,16 @@ def test_rate_is_refused_under_torchrun(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    assert word_language_model.train(word_language_model.parse(["--rate", "1gbit"])) == 2
+    options = command_line.parse(EXAMPLE, ["--rate", "1gbit"])
+    assert command_line.train(EXAMPLE, options) == 2
     assert "start it without torchrun" in capsys.readouterr().err
 
 
-def check_results(results: dict[str, object], ranks: int) -> None:
-    assert results["ranks"] == ranks
-    assert results["rate_bits_per_second"] is None
-    assert isinstance(results["max_parameter_difference"], float)
-    schemes = results["schemes"]
-    assert isinstance(schemes, dict)
-    assert set(schemes) == {"ddp", "zensync"}
-    for figures in schemes.values():
-        for key in ("seconds_per_iteration", "bytes_sent_per_rank_per_iteration", "final_loss"):
-            assert figures[key] > 0
-
-
 def test_demo_runs_end_to_end(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            word_language_model.__file__,
-            "--ranks=2",
-            "--iterations=3",
-            f"--output={tmp_path}",
-        ],
-        env=rankless_environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads((tmp_path / "results.json").read_text())
-    check_results(results, ranks=2)
-    assert results["max_parameter_difference"] < 1e-3
-    dense, sparse = (results["schemes"][scheme] for scheme in ("ddp", "zensync"))
+    results = run_example(word_language_model.__file__, tmp_path)
+    dense, sparse = (results["schemes"][contender] for contender in ("ddp", "zensync"))
     key = "bytes_sent_per_rank_per_iteration"
     assert sparse[key] < 0.5 * dense[key]
-    assert (tmp_path / "plot.png").stat().st_size > 0
 
 
 def readme_usage() -> list[str]:

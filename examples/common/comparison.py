@@ -8,18 +8,17 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from language_model import progress
-from language_model.batches import Batches, read_text
-from language_model.exactness import Exactness, compare_gradients
-from language_model.model import SIZES, Size
-from language_model.training import (
-    SCHEMES,
+from common import progress
+from common.exactness import Exactness, compare_gradients
+from common.training import (
+    CONTENDERS,
+    Choice,
     Run,
-    new_model,
     same_on_all_ranks,
     seconds_computing,
     train,
 )
+from common.workload import Workload
 from zensync._network import format_rate
 
 MAX_PARAMETER_DIFFERENCE = 1e-3
@@ -29,7 +28,8 @@ NAMES = {"ddp": "plain DDP", "zensync": "zensync"}
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    model: str
+    title: str  # the workload's, as the next
+    loss_unit: str
     seed: int
     ranks: int
     rate_bits_per_second: int | None  # None: the loopback, as fast as it goes
@@ -43,6 +43,10 @@ class Comparison:
     @property
     def iterations(self) -> int:
         return len(self.runs["ddp"].losses)
+
+    @property
+    def scheme(self) -> str | None:
+        return self.runs["zensync"].scheme
 
     @property
     def network(self) -> str:
@@ -62,58 +66,49 @@ class Comparison:
             )
         if not self.same_on_all_ranks:
             found.append("zensync left the ranks with parameters that are not identical")
-        for scheme, share in self.exactness.share_of_bound.items():
+        for contender, share in self.exactness.share_of_bound.items():
             if not share <= 1:
                 found.append(
-                    f"{NAMES[scheme]}'s gradients are {share:.3g} times as far from the exact mean "
-                    "as rounding explains"
+                    f"{NAMES[contender]}'s gradients are {share:.3g} times as far from the exact "
+                    "mean as rounding explains"
                 )
         return found
 
 
 def compare(
     console: Console,
+    workload: Workload,
+    choice: Choice,
     *,
-    model: str,
     iterations: int,
     seed: int,
     rate_bits_per_second: int | None,
-    density: float | None = None,
 ) -> Comparison:
     """Collective. Every rank gets the same comparison; `console` is used on rank 0."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    size = SIZES[model]
-    if rank == 0:
-        console.print("Reading the text: the documentation and the library of this Python")
-    batches = Batches(read_text(size.vocabulary), size, rank=rank, ranks=ranks, seed=seed)
     few = min(iterations, COMPUTING_ITERATIONS)
-    time_computing = partial(seconds_computing, size, batches, iterations=few, seed=seed)
+    time_computing = partial(seconds_computing, workload, iterations=few, seed=seed)
     runs = {}
     computing = [time_computing()]
-    for scheme in SCHEMES:
-        with progress.shown(console, NAMES[scheme], iterations, rank=rank) as shown:
-            runs[scheme] = train(
-                size,
-                batches,
-                scheme,
-                iterations=iterations,
-                seed=seed,
-                progress=shown,
-                density=density,
+    for contender in CONTENDERS:
+        name, rank = NAMES[contender], dist.get_rank()
+        with progress.shown(console, name, iterations, rank=rank) as shown:
+            runs[contender] = train(
+                workload, contender, choice, iterations=iterations, seed=seed, progress=shown
             )
         computing.append(time_computing())
     return Comparison(
-        model=model,
+        title=workload.title,
+        loss_unit=workload.loss_unit,
         seed=seed,
-        ranks=ranks,
+        ranks=dist.get_world_size(),
         rate_bits_per_second=rate_bits_per_second,
         runs=runs,
         # Before, between and after the trainings: a machine is not equally busy all the time.
         seconds_computing=statistics.median(computing),
-        exactness=_exactness(size, runs["zensync"], batches, iterations),
+        exactness=_exactness(workload, runs["zensync"], choice.scheme, iterations),
         max_parameter_difference=max_difference(runs["ddp"], runs["zensync"]),
         same_on_all_ranks=same_on_all_ranks(runs["zensync"].parameters),
-        density=density,
+        density=choice.density,
     )
 
 
@@ -126,10 +121,10 @@ def max_difference(one: Run, other: Run) -> float:
     return float(largest)
 
 
-def _exactness(size: Size, run: Run, batches: Batches, iterations: int) -> Exactness:
-    """At the trained parameters, on the batch after the last."""
-    model = new_model(size, seed=0)
+def _exactness(workload: Workload, run: Run, scheme: str | None, iterations: int) -> Exactness:
+    """At the trained parameters, on the batch after the last, without a compressor."""
+    model = workload.new_model(seed=0)
     with torch.no_grad():
         for parameter, trained in zip(model.parameters(), run.parameters, strict=True):
             parameter.copy_(trained)
-    return compare_gradients(model, batches.batch(iterations))
+    return compare_gradients(model, workload.batch(iterations), Choice(scheme))

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 import zensync
-from language_model.comparison import MAX_PARAMETER_DIFFERENCE, NAMES, Comparison
-from language_model.training import FINAL, Run
+from common.comparison import MAX_PARAMETER_DIFFERENCE, NAMES, Comparison
+from common.training import FINAL, Run
 
 WIDTH = 100
 
@@ -24,7 +24,7 @@ def print_report(console: Console, comparison: Comparison, folder: Path) -> None
         console.print()
         console.print(table)
     exactness = comparison.exactness
-    shares = ", ".join(f"{NAMES[s]} {v:.2f}" for s, v in exactness.share_of_bound.items())
+    shares = ", ".join(f"{NAMES[c]} {v:.2f}" for c, v in exactness.share_of_bound.items())
     same = "identical to the bit" if comparison.same_on_all_ranks else "NOT identical"
     for name, value in (
         (
@@ -46,8 +46,9 @@ def results(comparison: Comparison) -> dict[str, Any]:
         "rate_bits_per_second": comparison.rate_bits_per_second,
         "dgc_density": comparison.density,
         "max_parameter_difference": comparison.max_parameter_difference,
-        "schemes": {scheme: _scheme_results(run) for scheme, run in comparison.runs.items()},
-        "model": comparison.model,
+        "schemes": {name: _run_results(run) for name, run in comparison.runs.items()},
+        "scheme": comparison.scheme,
+        "model": comparison.title,
         "parameters": sum(layer.elements for layer in comparison.exactness.layers),
         "iterations": comparison.iterations,
         "seed": comparison.seed,
@@ -78,11 +79,12 @@ def write_results(comparison: Comparison, path: Path) -> None:
     path.write_text(json.dumps(results(comparison), indent=2) + "\n")
 
 
-def _compressed(comparison: Comparison) -> str:
-    return "" if comparison.density is None else f", zensync with DGC at {comparison.density:.1%}"
+def _choice(comparison: Comparison) -> str:
+    compressed = "" if comparison.density is None else f", DGC at {comparison.density:.1%}"
+    return f"zensync: {comparison.scheme}{compressed}"
 
 
-def _scheme_results(run: Run) -> dict[str, Any]:
+def _run_results(run: Run) -> dict[str, Any]:
     return {
         "seconds_per_iteration": run.seconds_per_iteration,
         "bytes_sent_per_rank_per_iteration": run.bytes_sent,
@@ -96,8 +98,8 @@ def _scheme_results(run: Run) -> dict[str, Any]:
 def _runs_table(comparison: Comparison) -> Table:
     dense, sparse = comparison.runs["ddp"], comparison.runs["zensync"]
     table = Table(
-        title=f"{comparison.ranks} ranks on {comparison.network}, {comparison.iterations} "
-        f"iterations, {comparison.model} model{_compressed(comparison)}",
+        title=f"{comparison.title}; {_choice(comparison)}\n{comparison.ranks} ranks on "
+        f"{comparison.network}, {comparison.iterations} iterations",
         title_justify="left",
     )
     table.add_column("per rank and iteration")

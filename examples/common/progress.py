@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from language_model.training import Progress
+from common.training import Progress
 
 LINES = 5
 
@@ -30,7 +30,7 @@ def shown(console: Console, title: str, iterations: int, *, rank: int) -> Iterat
     )
     with Bar(*columns, console=console, expand=True) as bar:
         task = bar.add_task(title, total=iterations, loss="")
-        yield lambda done, loss: bar.update(task, completed=done, loss=f"loss {loss:.2f}")
+        yield lambda done, loss: bar.update(task, completed=done, loss=f"loss {loss:.3f}")
 
 
 def _lines(console: Console, title: str, iterations: int) -> Progress:
@@ -40,6 +40,6 @@ def _lines(console: Console, title: str, iterations: int) -> Progress:
     def line(done: int, loss: float) -> None:
         if done % every == 0 or done == iterations:
             seconds = time.perf_counter() - start
-            console.print(f"{title:<12} {done:>5}/{iterations}  loss {loss:5.2f}  {seconds:4.0f} s")
+            console.print(f"{title:<12} {done:>5}/{iterations}  loss {loss:6.3f}  {seconds:4.0f} s")
 
     return line

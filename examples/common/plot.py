@@ -9,8 +9,8 @@ matplotlib.use("Agg")  # before pyplot: no display is needed
 
 import matplotlib.pyplot as plt
 
-from language_model.comparison import NAMES, Comparison
-from language_model.training import SCHEMES
+from common.comparison import NAMES, Comparison
+from common.training import CONTENDERS
 
 COLOURS = {"ddp": "#9aa5b1", "zensync": "#d1495b"}
 INK = "#27323f"
@@ -40,7 +40,7 @@ def write_plot(comparison: Comparison, path: Path) -> None:
         _plot_bytes(size, comparison)
         _plot_seconds(seconds, comparison)
         figure.suptitle(
-            f"LSTM language model, {comparison.ranks} ranks on {comparison.network}: "
+            f"{comparison.title}, {comparison.ranks} ranks on {comparison.network}: "
             "plain DDP and zensync",
             x=0.008,
             ha="left",
@@ -55,28 +55,30 @@ def _plot_loss(axes: Any, comparison: Comparison) -> None:
         "ddp": {"linewidth": 5},
         "zensync": {"linewidth": 1.6, "linestyle": (0, (4, 2))},
     }
-    for scheme in SCHEMES:
-        losses = comparison.runs[scheme].losses
+    for contender in CONTENDERS:
+        losses = comparison.runs[contender].losses
         iterations = range(1, len(losses) + 1)
-        axes.plot(iterations, losses, label=NAMES[scheme], color=COLOURS[scheme], **look[scheme])
+        axes.plot(
+            iterations, losses, label=NAMES[contender], color=COLOURS[contender], **look[contender]
+        )
     difference = comparison.max_parameter_difference
     axes.set_title(f"Training loss: parameters end at most {difference:.1g} apart")
     axes.set_xlabel("iteration")
-    axes.set_ylabel("nats per word (sampled softmax)")
+    axes.set_ylabel(comparison.loss_unit)
     axes.set_xlim(left=0)
     axes.grid(axis="y", alpha=0.25)
     axes.legend(frameon=False)
 
 
 def _plot_bytes(axes: Any, comparison: Comparison) -> None:
-    sizes = [comparison.runs[scheme].bytes_sent / 1e6 for scheme in SCHEMES]
+    sizes = [comparison.runs[contender].bytes_sent / 1e6 for contender in CONTENDERS]
     _bars(axes, sizes, "MB")
     axes.set_title(f"Bytes sent: {_times(sizes, 'fewer', 'more')}")
     axes.set_ylabel("MB per rank and iteration")
 
 
 def _plot_seconds(axes: Any, comparison: Comparison) -> None:
-    times = [1e3 * comparison.runs[scheme].seconds_per_iteration for scheme in SCHEMES]
+    times = [1e3 * comparison.runs[contender].seconds_per_iteration for contender in CONTENDERS]
     _bars(axes, times, "ms")
     computing = 1e3 * comparison.seconds_computing
     axes.axhline(computing, color=INK, linewidth=1.5, linestyle="dotted", label="computing alone")
@@ -94,8 +96,10 @@ def _times(pair: list[float], less: str, more: str) -> str:
 
 
 def _bars(axes: Any, values: list[float], unit: str) -> None:
-    names = [NAMES[scheme] for scheme in SCHEMES]
-    bars = axes.bar(names, values, color=[COLOURS[scheme] for scheme in SCHEMES], width=BAR)
+    names = [NAMES[contender] for contender in CONTENDERS]
+    bars = axes.bar(
+        names, values, color=[COLOURS[contender] for contender in CONTENDERS], width=BAR
+    )
     axes.bar_label(bars, labels=[f"{value:.3g} {unit}" for value in values], padding=3)
     axes.set_ylim(0, 1.2 * max(values))  # room for a legend above the numbers
     axes.tick_params(axis="x", length=0)

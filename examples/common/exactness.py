@@ -1,4 +1,4 @@
-"""How exact are the synchronised gradients? One iteration, all schemes at the same parameters.
+"""How exact are the synchronised gradients? One iteration, both contenders at the same parameters.
 
 The mean over n ranks in float32 may differ from the exact one by n * eps * sum|x| / n for the
 additions and by half a unit in the last place for the final rounding. Every element has its own
@@ -8,13 +8,13 @@ bound, and where all ranks have zeros it is zero.
 import copy
 import dataclasses
 import math
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-from language_model.model import Batch, LanguageModel
-from language_model.training import SCHEMES, synchronise
+from common.training import CONTENDERS, Choice, synchronise
 
 EPSILON = torch.finfo(torch.float32).eps
 
@@ -41,27 +41,34 @@ class Layer:
 class Exactness:
     layers: list[Layer]
     difference: float  # the largest, between plain DDP's and zensync's gradients
-    share_of_bound: dict[str, float]  # per scheme, the largest error over its bound
+    share_of_bound: dict[str, float]  # per contender, the largest error over its bound
 
 
-def compare_gradients(model: LanguageModel, batch: Batch) -> Exactness:
+def compare_gradients(model: nn.Module, batch: Any, choice: Choice) -> Exactness:
     """Collective: the same parameters on all ranks, each with its own batch."""
     own = _gradients(model, batch)
-    synchronised = {scheme: _synchronised(model, batch, scheme) for scheme in SCHEMES}
+    synchronised = {c: _synchronised(model, batch, c, choice) for c in CONTENDERS}
     layers: dict[str, Layer] = {}
     difference = 0.0
-    shares = dict.fromkeys(SCHEMES, 0.0)
+    shares = dict.fromkeys(CONTENDERS, 0.0)
     for name, gradient in own.items():
-        layer = layers.setdefault(name.split(".")[0], Layer(name.split(".")[0]))
+        layer = layers.setdefault(layer_of(name), Layer(layer_of(name)))
         exact, bound = exact_mean_and_bound(gradient)
         layer.elements += gradient.numel()
         layer.nonzeros += _mean_over_ranks(float(gradient.count_nonzero()))
         layer.nonzeros_summed += int(exact.count_nonzero())
-        by_scheme = [synchronised[scheme][name] for scheme in SCHEMES]
-        difference = _worst(difference, float((by_scheme[0] - by_scheme[1]).abs().max()))
-        for scheme, result in zip(SCHEMES, by_scheme, strict=True):
-            shares[scheme] = _worst(shares[scheme], share_of_bound(result, exact, bound))
+        results = [synchronised[contender][name] for contender in CONTENDERS]
+        difference = _worst(difference, float((results[0] - results[1]).abs().max()))
+        for contender, result in zip(CONTENDERS, results, strict=True):
+            shares[contender] = _worst(shares[contender], share_of_bound(result, exact, bound))
     return Exactness(list(layers.values()), difference, shares)
+
+
+def layer_of(parameter: str) -> str:
+    """The innermost module with a name of its own: `lstm` of `reader.lstm.weight_ih_l0`, `deep` of
+    `deep.0.bias`."""
+    *modules, _ = parameter.split(".")
+    return [module for module in modules if not module.isdecimal()][-1]
 
 
 def exact_mean_and_bound(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,14 +89,16 @@ def share_of_bound(result: Tensor, exact: Tensor, bound: Tensor) -> float:
     return float(torch.where(error == 0, 0.0, error / bound).max())
 
 
-def _gradients(model: LanguageModel, batch: Batch) -> dict[str, Tensor]:
+def _gradients(model: nn.Module, batch: Any) -> dict[str, Tensor]:
     model = copy.deepcopy(model)
     model(batch).backward()
     return _copied_gradients(model)
 
 
-def _synchronised(model: LanguageModel, batch: Batch, scheme: str) -> dict[str, Tensor]:
-    parallel, state = synchronise(copy.deepcopy(model), scheme)
+def _synchronised(
+    model: nn.Module, batch: Any, contender: str, choice: Choice
+) -> dict[str, Tensor]:
+    parallel, state = synchronise(copy.deepcopy(model), contender, choice)
     parallel(batch).backward()
     gradients = _copied_gradients(parallel.module)
     if state is not None:
@@ -97,7 +106,7 @@ def _synchronised(model: LanguageModel, batch: Batch, scheme: str) -> dict[str, 
     return gradients
 
 
-def _copied_gradients(model: torch.nn.Module) -> dict[str, Tensor]:
+def _copied_gradients(model: nn.Module) -> dict[str, Tensor]:
     return {
         name: parameter.grad.clone()
         for name, parameter in model.named_parameters()

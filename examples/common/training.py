@@ -1,27 +1,42 @@
-"""Trains the model from a seed, the same way whatever carries the gradients, and measures it."""
+"""Trains a workload from a seed, the same way whatever carries the gradients, and measures it."""
 
 import dataclasses
 import os
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import zensync
-from language_model.batches import Batches
-from language_model.model import LanguageModel, Size
+from common.workload import Workload
 from zensync._network import own_counters
 
-SCHEMES = ("ddp", "zensync")
+CONTENDERS = ("ddp", "zensync")
 WARM_UP = 10  # iterations left out of the median: buckets are rebuilt, memory is new
 FINAL = 10  # iterations whose mean is the final training loss: one batch alone says little
 
 Progress = Callable[[int, float], None]  # iterations done, the last one's loss on this rank
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What zensync is to do."""
+
+    scheme: str | None = None  # None: zensync's default
+    density: float | None = None  # of DGC; None: nothing is lost
+
+    def state(self) -> zensync.State:
+        """Collective. Raises ValueError for what does not go together."""
+        options: dict[str, Any] = {} if self.scheme is None else {"scheme": self.scheme}
+        if self.density is not None:
+            options["compressor"] = zensync.DGC(self.density)
+        return zensync.State(**options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +49,7 @@ class Run:
     bytes_sent: float  # per rank and iteration
     card_bytes_sent: float | None  # the same as the network card counted it, headers included
     parameters: list[Tensor]
+    scheme: str | None = None  # zensync's
 
     @property
     def final_loss(self) -> float:
@@ -48,56 +64,33 @@ def median_seconds(seconds: list[float]) -> float:
     return statistics.median(seconds[min(WARM_UP, len(seconds) // 4) :])
 
 
-def new_model(size: Size, seed: int) -> LanguageModel:
-    torch.manual_seed(seed)
-    return LanguageModel(size)
-
-
-def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
-    """Adagrad, as usual for language models of this kind, from a sum of squares above zero.
-
-    Two ways to add the same gradients differ in the last bit, and the comparison of the trained
-    parameters is meant to show that and no more. A step must then change little when its gradient
-    does. Without the start value (and with Adam) the first step of a row is its learning rate times
-    the gradient's sign, however small the gradient: a difference of one bit around zero would
-    become one of two learning rates.
-    """
-    return torch.optim.Adagrad(
-        model.parameters(), lr=0.1, initial_accumulator_value=1e-3, fused=True
-    )
-
-
 def synchronise(
-    model: LanguageModel, scheme: str, density: float | None = None
+    model: nn.Module, contender: str, choice: Choice
 ) -> tuple[DistributedDataParallel, zensync.State | None]:
-    """Collective. All that a training script has to change for zensync is the last two lines.
-
-    With a density zensync is to compress, at that density.
-    """
+    """Collective. All that a training script has to change for zensync is the last two lines."""
     parallel = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    if scheme == "ddp":
+    if contender == "ddp":
         return parallel, None
-    state = zensync.State(compressor=None if density is None else zensync.DGC(density))
+    state = choice.state()
     parallel.register_comm_hook(state, zensync.hook)
     return parallel, state
 
 
 def train(
-    size: Size,
-    batches: Batches,
-    scheme: str,
+    workload: Workload,
+    contender: str,
+    choice: Choice,
     *,
     iterations: int,
     seed: int,
     progress: Progress,
-    density: float | None = None,
 ) -> Run:
     """Collective."""
-    model = new_model(size, seed)
-    parallel, state = synchronise(model, scheme, density)
+    model = workload.new_model(seed)
+    parallel, state = synchronise(model, contender, choice)
     dist.barrier()
     card_before = _card_bytes_sent()
-    losses, seconds = _iterate(parallel, batches, iterations, progress)
+    losses, seconds = _iterate(parallel, workload, iterations, progress)
     card_after = _card_bytes_sent()
     sent = dense_bytes_sent(model) if state is None else zensync_bytes_sent(state)
     if state is not None:
@@ -108,26 +101,27 @@ def train(
     return Run(
         losses=_over_ranks(losses, "mean"),
         seconds=_over_ranks(seconds, "max"),
-        held_out_loss=_mean(float(model.held_out_loss(*batches.held_out()))),
+        held_out_loss=_mean(workload.held_out_loss(model)),
         bytes_sent=_mean(sent),
         card_bytes_sent=card,
         parameters=[parameter.detach() for parameter in model.parameters()],
+        scheme=None if state is None else state.scheme,
     )
 
 
-def seconds_computing(size: Size, batches: Batches, *, iterations: int, seed: int) -> float:
+def seconds_computing(workload: Workload, *, iterations: int, seed: int) -> float:
     """Collective. An iteration's time under DDP with a hook that sends nothing.
 
     The mean over the ranks, not the slowest rank's: nobody waits for it here.
     """
-    parallel = DistributedDataParallel(new_model(size, seed), gradient_as_bucket_view=True)
+    parallel = DistributedDataParallel(workload.new_model(seed), gradient_as_bucket_view=True)
     parallel.register_comm_hook(None, noop_hook)
     dist.barrier()
-    _, seconds = _iterate(parallel, batches, iterations, lambda done, loss: None)
+    _, seconds = _iterate(parallel, workload, iterations, lambda done, loss: None)
     return _mean(median_seconds(seconds))
 
 
-def dense_bytes_sent(model: torch.nn.Module) -> float:
+def dense_bytes_sent(model: nn.Module) -> float:
     """What a rank sends in a ring all-reduce of all gradients: 2 (n - 1) / n times their bytes."""
     ranks = dist.get_world_size()
     gradients = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -153,12 +147,12 @@ def same_on_all_ranks(tensors: list[Tensor]) -> bool:
 
 
 def _iterate(
-    model: torch.nn.Module, batches: Batches, iterations: int, progress: Progress
+    model: nn.Module, workload: Workload, iterations: int, progress: Progress
 ) -> tuple[list[float], list[float]]:
-    optimizer = new_optimizer(model)
+    optimizer = workload.optimizer(model)
     losses, seconds = [], []
     for iteration in range(iterations):
-        batch = batches.batch(iteration)
+        batch = workload.batch(iteration)
         start = time.perf_counter()
         optimizer.zero_grad()
         loss = model(batch)

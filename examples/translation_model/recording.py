@@ -1,0 +1,13 @@
+"""Gradients of the model for `zensync bench --model translation_model.recording:gradients`."""
+
+from torch import Tensor
+
+from common import recording
+from translation_model import workload
+
+MODEL = "small"
+
+
+def gradients(*, rank: int, ranks: int, seed: int) -> list[Tensor]:
+    """Collective."""
+    return recording.gradients(workload.read(MODEL, ranks=ranks, seed=seed), rank=rank, seed=seed)
