@@ -1,9 +1,11 @@
 """The interpreter ends cleanly, whatever dies first."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,23 +119,73 @@ ENDINGS = {
 }
 
 
+# Runs scripts in forks of an interpreter that has imported everything, which takes seconds. A fork
+# leaves the loop and then runs and ends as any interpreter does.
+LAUNCHER = """
+import json
+import os
+import signal
+import sys
+
+import torch._dynamo
+import zensync
+
+print("ready", flush=True)
+for line in sys.stdin:
+    script, outputs, port = json.loads(line)
+    children = []
+    for rank, output in enumerate(outputs):
+        child = os.fork()
+        if child == 0:
+            break
+        children.append(child)
+    else:
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(json.dumps(codes), flush=True)
+        continue
+    signal.alarm(300)  # a hang is a failure
+    file = os.open(output, os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv = [script, str(rank), str(port)]
+    break
+else:
+    sys.exit()
+exec(compile(open(script).read(), script, "exec"))
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_exit(ending: str, free_port: int, tmp_path: Path) -> None:
+def test_exit(ending: str, launcher: subprocess.Popen[str], free_port: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(PROLOGUE) + textwrap.dedent(ENDINGS[ending]))
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(free_port)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in ranks:
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
+    outputs = [tmp_path / f"output{rank}" for rank in range(2)]
+    assert launcher.stdin is not None
+    assert launcher.stdout is not None
+    print(
+        json.dumps([str(script), [str(output) for output in outputs], free_port]),
+        file=launcher.stdin,
+        flush=True,
+    )
+    for code, file in zip(json.loads(launcher.stdout.readline()), outputs, strict=True):
+        output = file.read_text()
+        assert code == 0, output
         assert "terminate called" not in output, output
         assert "Traceback" not in output, output

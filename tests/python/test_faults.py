@@ -110,7 +110,7 @@ def test_rank_that_exits_in_backward() -> None:
 
 
 def stalls(rank: int) -> None:
-    train(rank, lambda: time.sleep(3 * SHORT), 1)
+    train(rank, lambda: time.sleep(2 * SHORT), 1)
 
 
 def test_rank_that_is_later_than_the_timeout() -> None:
