@@ -34,12 +34,12 @@ TEST(BufferPool, wastes_at_most_an_eighth_and_a_page) {
 TEST(BufferPool, reuses_a_block_once_its_last_copy_is_gone) {
   BufferPool pool;
   for (size_t bytes : {size_t{100}, size_t{100000}}) {
-    std::optional<Buffer> first = pool.get(bytes);
-    std::optional<Buffer> slice = first->slice(10, 20);
-    const std::byte* data = first->data;
-    first.reset();
+    Buffer first = pool.get(bytes);
+    Buffer slice = first.slice(10, 20);
+    const std::byte* data = first.data;
+    first = {};
     EXPECT_NE(pool.get(bytes).data, data) << "a slice still holds the block";
-    slice.reset();
+    slice = {};
     EXPECT_EQ(pool.get(bytes).data, data);
   }
 }

@@ -29,6 +29,16 @@ PROLOGUE = """
         model(torch.ones(1, 100)).sum().backward()
     reduced = torch.ones(10)
     zensync.all_reduce(reduced)
+
+    def hook_with_callback(state, bucket, callback):
+        # Of rank 0, whose callback is in place before the work can be done: so it runs on the
+        # engine's thread.
+        if rank == 1:
+            dist.barrier()
+            return zensync.hook(state, bucket)
+        future = zensync.hook(state, bucket).then(callback)
+        dist.barrier()
+        return future
 """
 
 ENDINGS = {
@@ -61,10 +71,10 @@ ENDINGS = {
                 holder.clear()
                 seen.set()
                 return future.value()
-            return zensync.hook(holder[0], bucket).then(callback)
+            return hook_with_callback(holder[0], bucket, callback)
         other.register_comm_hook(None, hook)
         other(torch.ones(1, 10)).sum().backward()
-        assert seen.is_set() and not holder
+        assert rank == 1 or (seen.is_set() and not holder)
         dist.destroy_process_group()
     """,
     "closed by its own callback": """
@@ -75,12 +85,12 @@ ENDINGS = {
                 except ValueError as error:
                     caught.append(str(error))
                 return future.value()
-            return zensync.hook(state, bucket).then(callback)
+            return hook_with_callback(state, bucket, callback)
         caught = []
         other = DistributedDataParallel(torch.nn.Linear(10, 10))
         other.register_comm_hook(None, hook)
         other(torch.ones(1, 10)).sum().backward()
-        assert len(caught) == 1 and "call it outside" in caught[0], caught
+        assert rank == 1 or (len(caught) == 1 and "call it outside" in caught[0]), caught
         dist.destroy_process_group()
     """,
     "forked child": """
