@@ -18,12 +18,14 @@ CXX_FILES = $(shell find csrc cuda tests benchmarks -name '*.cpp' -o -name '*.h'
 PYTHON_FILES = setup.py $(shell find python tests benchmarks examples scripts -name '*.py' -o -name '*.pyi')
 SHELL_FILES := scripts/*.sh .ci/run
 
-# The extension is built for CPU tensors, also against a CUDA build of torch.
+# The extension is built for CPU tensors, also against a CUDA build of torch: test-cuda-build is for
+# GPUs.
+CUDA_TORCH ?= 2.14.1
 export ZENSYNC_BUILD_CUDA ?= 0
 export MAX_JOBS ?= $(JOBS)
 
 .PHONY: help demo test test-cpp test-sanitized test-races test-python bench bench-network fuzz lint format clean
-.PHONY: extension environment system-%
+.PHONY: extension environment system-% test-cuda-build
 
 help:
 	@echo "make demo     train a language model with plain DDP and with zensync, and compare them"
@@ -61,6 +63,10 @@ test-races: system-test
 test-python: extension
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/python.xml
 	$(PYTHON_IN_VENV) -m pytest --junitxml=$(RESULTS)/python.xml $(ARGS)
+
+# Needs no GPU, but nvcc and a CUDA build of torch: skipped where there are none.
+test-cuda-build: system-demo
+	@scripts/test_cuda_build.sh $(CUDA_TORCH) $(ARGS)
 
 bench: system-bench
 ifneq ($(ARGS),)

@@ -3,7 +3,8 @@
 pip install --no-build-isolation .        for use
 pip install --no-build-isolation -e .     for development
 
-ZENSYNC_BUILD_CUDA=0 builds for CPU tensors only, which needs no CUDA toolkit.
+A CUDA build of torch gets an extension for GPUs, too. ZENSYNC_BUILD_CUDA=0 builds for CPU tensors
+only, which needs no CUDA toolkit; TORCH_CUDA_ARCH_LIST chooses the GPUs, as it does for torch.
 """
 
 import os
@@ -22,6 +23,9 @@ except ImportError as error:
 
 ROOT = Path(__file__).resolve().parent
 
+# A100, H100 and H200, B200; newer GPUs compile the intermediate code.
+GPUS = "8.0;9.0;10.0+PTX"
+
 
 def check_headers() -> None:
     """Some wheels have shipped without the C++ headers of torch.distributed (pytorch#179414)."""
@@ -33,13 +37,18 @@ def check_headers() -> None:
         )
 
 
-def check_cuda() -> None:
+def builds_cuda() -> bool:
     """A CUDA build of torch is served by a CUDA build of zensync, unless told otherwise."""
-    choice = os.environ.get("ZENSYNC_BUILD_CUDA", "1")
-    if choice not in ("0", "1"):
+    choice = os.environ.get("ZENSYNC_BUILD_CUDA", "")
+    if choice not in ("", "0", "1"):
         raise SystemExit(f"ZENSYNC_BUILD_CUDA is {choice!r}: set it to 0 or 1, or unset it")
+    if choice == "1" and not torch.version.cuda:
+        raise SystemExit(
+            f"ZENSYNC_BUILD_CUDA is 1, but torch {torch.__version__} is a build for CPUs: install "
+            "a CUDA build of torch, or unset ZENSYNC_BUILD_CUDA"
+        )
     if choice == "0" or not torch.version.cuda:
-        return
+        return False
     toolkit = cpp_extension.CUDA_HOME
     if toolkit is None or not (Path(toolkit) / "bin" / "nvcc").exists():
         raise SystemExit(
@@ -47,37 +56,62 @@ def check_cuda() -> None:
             f"is {toolkit}, without bin/nvcc): set CUDA_HOME to its folder, or "
             "ZENSYNC_BUILD_CUDA=0 to synchronise CPU tensors only"
         )
+    return True
 
 
-def sources() -> list[str]:
-    """Every source of the three layers, relative to this file as setuptools wants them."""
-    layers = ("core", "schemes", "torch")
-    return [
-        str(path.relative_to(ROOT))
-        for layer in layers
-        for path in sorted((ROOT / "csrc" / layer).glob("*.cpp"))
-    ]
+def sources(cuda: bool) -> list[str]:
+    """Every source of the layers, relative to this file as setuptools wants them."""
+    patterns = [f"csrc/{layer}/*.cpp" for layer in ("core", "schemes", "torch")]
+    if cuda:
+        patterns += ["csrc/torch/cuda/*.cpp", "cuda/*.cpp", "cuda/*.cu"]
+    paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    left_out = "cpu_only.cpp" if cuda else ""
+    return [str(path.relative_to(ROOT)) for path in paths if path.name != left_out]
 
 
-def extension() -> Extension:
-    extension: Extension = cpp_extension.CppExtension("zensync._C", sources())
+# Results do not depend on the processor: no fused multiply-add, and exact division.
+CXX_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-g0",
+    "-DNDEBUG",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+]
+NVCC_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-DNDEBUG",
+    "--expt-relaxed-constexpr",
+    "-fmad=false",
+    "-prec-div=true",
+    "-Xcompiler",
+    "-Wall,-Wextra,-ffp-contract=off",
+]
+
+
+def extension(cuda: bool) -> Extension:
+    extension: Extension = (
+        cpp_extension.CUDAExtension("zensync._C", sources(cuda))
+        if cuda
+        else cpp_extension.CppExtension("zensync._C", sources(cuda))
+    )
     # torch's folders become system folders: warnings are then about our own code only.
-    system_folders = [flag for path in cpp_extension.include_paths() for flag in ("-isystem", path)]
-    extension.include_dirs = [str(ROOT / "csrc")]
+    folders = cpp_extension.include_paths("cuda" if cuda else "cpu")
+    system_folders = [flag for path in folders for flag in ("-isystem", path)]
+    extension.include_dirs = [str(ROOT / "csrc"), str(ROOT)]
     extension.extra_compile_args = {
-        "cxx": [
-            "-std=c++20",
-            "-O3",
-            "-g0",
-            "-DNDEBUG",
-            "-ffp-contract=off",
-            "-fvisibility=hidden",
-            "-Wall",
-            "-Wextra",
-            *system_folders,
-        ]
+        "cxx": [*CXX_FLAGS, *system_folders],
+        "nvcc": [*NVCC_FLAGS, *_strict()],
     }
     return extension
+
+
+def _strict() -> list[str]:
+    """What CFLAGS=-Werror asks of the other compiler."""
+    return ["-Werror", "all-warnings"] if "-Werror" in os.environ.get("CFLAGS", "") else []
 
 
 class BuildExtension(cpp_extension.BuildExtension):
@@ -96,9 +130,9 @@ class BuildExtension(cpp_extension.BuildExtension):
 
 
 check_headers()
-check_cuda()
+os.environ.setdefault("TORCH_CUDA_ARCH_LIST", GPUS)
 setup(
-    ext_modules=[extension()],
+    ext_modules=[extension(builds_cuda())],
     cmdclass={"build_ext": BuildExtension},
     # One build tree per torch: switching between versions neither mixes nor rebuilds objects.
     options={"build": {"build_base": f"build/torch-{torch.__version__}"}},

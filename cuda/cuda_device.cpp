@@ -9,12 +9,16 @@
 #include "core/buffer_pool.h"
 #include "core/error.h"
 #include "core/format.h"
+#include "core/fragment.h"
 #include "core/select.h"
+#include "core/select_elements.h"
 #include "cuda/decode_write.h"
 #include "cuda/dense_sum.h"
 #include "cuda/encode.h"
 #include "cuda/error.h"
+#include "cuda/hash_elements.h"
 #include "cuda/merge.h"
+#include "cuda/narrow.h"
 #include "cuda/scan.h"
 #include "cuda/select.h"
 #include "cuda/step.h"
@@ -70,9 +74,16 @@ void refuse_packing(const EncodeOptions& options) {
     throw InvalidArgument("values cannot be packed on a CUDA device: use pack_values=False");
 }
 
-void refuse_narrowing(const ShardSelection& selection, const EncodeOptions& options) {
-  if (options.narrow_to.value_or(selection.dtype) != selection.dtype)
-    throw InvalidArgument("values cannot be narrowed on a CUDA device: leave wire_dtype out");
+HashJob job_of(const HierarchicalHash& hash) {
+  HashJob job;
+  job.partitions = static_cast<uint32_t>(hash.h0.n());
+  job.h0_seed = hash.h0.seed();
+  job.hashes = static_cast<int>(hash.H.size());
+  if (job.hashes > kMaxHashes) throw InvalidArgument("a GPU has room for 8 hash functions");
+  std::ranges::copy(hash.H, job.seeds);
+  job.r1 = hash.r1;
+  job.r2 = hash.r2;
+  return job;
 }
 
 void check_alignment(const Buffer& message) {
@@ -90,15 +101,35 @@ struct CudaDevice::Input {
   Shard shard;
 };
 
+// Rooms, and what kernels know of them.
+struct CudaDevice::Selecting {
+  Selection selection;
+  std::vector<SelectJob> on_host;
+  const SelectJob* jobs = nullptr;  // device memory
+  unsigned count = 0;
+  uint64_t tiles = 0;  // of the largest shard
+  std::vector<ScanList> scans;
+};
+
+struct CudaDevice::Indices {
+  Buffer memory;  // of 4 bytes each
+  uint64_t count = 0;
+};
+
 struct CudaDevice::Opening {
   const OpenJob* jobs = nullptr;  // device memory
   uint64_t tiles = 0;             // of the largest shard
 };
 
-CudaDevice::CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory)
+CudaDevice::CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory,
+                       Wait wait)
     : stream_(stream),
       device_memory_(std::move(device_memory)),
-      pinned_memory_(std::move(pinned_memory)) {}
+      pinned_memory_(std::move(pinned_memory)),
+      wait_(std::move(wait)) {
+  if (!wait_)
+    wait_ = [stream] { cuda::check(cudaStreamSynchronize(stream), "waiting for the stream"); };
+}
 
 CudaDevice::~CudaDevice() {
   if (!held_.empty()) cudaStreamSynchronize(stream_);
@@ -117,44 +148,137 @@ ShardSelection CudaDevice::room_for(const Shard& shard, DType dtype) {
   return selection;
 }
 
+ShardMap CudaDevice::map_of(const Shard& shard) {
+  const bool elements = shard.placement->kind() == PlacementKind::hashed_elements;
+  return ShardMap::of(
+      shard,
+      elements ? lists_.members(shard, stream_, device_memory_, pinned_memory_, held_) : nullptr);
+}
+
+// Rooms for what the owners of a range are to send. The counts go to totals[0, owners * kCounts).
+CudaDevice::Selecting CudaDevice::rooms(Step& step, const Placement& placement, WordRange range,
+                                        DType dtype, uint64_t* totals) {
+  Selecting selecting;
+  for (int owner = 0; owner < placement.owners(); ++owner) {
+    selecting.selection.push_back(room_for(placement.shard(owner, range), dtype));
+    const ShardSelection& room = selecting.selection.back();
+    const SlotTable table = table_of(room);
+    selecting.on_host.push_back({map_of(room.shard), table, room.message.data + kHeaderBytes});
+    add_scans(selecting.scans, table, totals + owner * kCounts);
+    selecting.tiles = std::max(selecting.tiles, table.tiles());
+  }
+  selecting.count = static_cast<unsigned>(selecting.on_host.size());
+  selecting.jobs = step.upload(std::span<const SelectJob>(selecting.on_host));
+  return selecting;
+}
+
+// From masks and counts of tiles to values, and to the counts on the host.
+Selection CudaDevice::gather(Step& step, const Gradient& gradient, Selecting selecting) {
+  run_scans(step, selecting.scans, stream_);
+  select_gather(gradient.dtype, gradient.data.data, selecting.jobs, selecting.count,
+                selecting.tiles, stream_);
+  const std::span<const uint64_t> results = step.read_results();
+  for (unsigned owner = 0; owner < selecting.count; ++owner)
+    set_counts(selecting.selection[owner], results.data() + owner * kCounts);
+  return std::move(selecting.selection);
+}
+
 Selection CudaDevice::select(const Gradient& gradient, const Placement& placement,
                              WordRange range) {
   check_selectable(gradient, placement, range);
-  if (placement.kind() == PlacementKind::hashed_elements)
-    throw InvalidArgument("a CUDA device places words, not single elements: use another scheme");
   if (gradient.dgc != nullptr)
     throw InvalidArgument("DGC does not run on a CUDA device: use no compressor");
-  Step step(stream_, device_memory_, pinned_memory_, held_);
-  const auto owners = static_cast<unsigned>(placement.owners());
-  uint64_t* totals = step.make_results(size_t{owners} * kCounts);
-  Selection selection;
-  std::vector<SelectJob> jobs;
-  std::vector<ScanList> scans;
-  uint64_t tiles = 0;
-  for (unsigned owner = 0; owner < owners; ++owner) {
-    selection.push_back(room_for(placement.shard(static_cast<int>(owner), range), gradient.dtype));
-    const ShardSelection& room = selection.back();
-    const SlotTable table = table_of(room);
-    jobs.push_back({ShardMap::of(room.shard), table, room.message.data + kHeaderBytes});
-    add_scans(scans, table, totals + owner * kCounts);
-    tiles = std::max(tiles, table.tiles());
-  }
-  const SelectJob* on_device = step.upload(std::span<const SelectJob>(jobs));
-  select_mark(gradient.dtype, gradient.data.data, on_device, owners, tiles, stream_);
-  run_scans(step, scans, stream_);
-  select_gather(gradient.dtype, gradient.data.data, on_device, owners, tiles, stream_);
-  const std::span<const uint64_t> results = step.read_results();
-  for (unsigned owner = 0; owner < owners; ++owner)
-    set_counts(selection[owner], results.data() + owner * kCounts);
+  if (placement.kind() == PlacementKind::hashed_elements)
+    return select_elements(gradient, placement, range);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
+  uint64_t* totals = step.make_results(static_cast<size_t>(placement.owners()) * kCounts);
+  Selecting selecting = rooms(step, placement, range, gradient.dtype, totals);
+  select_mark(gradient.dtype, gradient.data.data, selecting.jobs, selecting.count, selecting.tiles,
+              stream_);
+  Selection selection = gather(step, gradient, std::move(selecting));
   held_.clear();
   return selection;
+}
+
+// The non-zeros of a range, ascending.
+CudaDevice::Indices CudaDevice::list_nonzeros(const Gradient& gradient, WordRange range) {
+  const auto whole = Placement::make(PlacementKind::whole, gradient.numel, 1, 0);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
+  uint64_t* totals = step.make_results(kCounts);
+  const Shard shard = whole->shard(0, range);
+  const Buffer memory = device_memory_(SlotTable::bytes(shard.slots));
+  const SelectJob job{map_of(shard), SlotTable::at(memory.data, shard.slots), nullptr};
+  const SelectJob* on_device = step.upload(std::span<const SelectJob>(&job, 1));
+  select_mark(gradient.dtype, gradient.data.data, on_device, 1, job.table.tiles(), stream_);
+  std::vector<ScanList> scans;
+  add_scans(scans, job.table, totals);
+  run_scans(step, scans, stream_);
+  Indices indices;
+  indices.count = step.read_results()[kValues];
+  indices.memory = device_memory_(indices.count * sizeof(uint32_t));
+  hash_list(job, reinterpret_cast<uint32_t*>(indices.memory.data), stream_);
+  return indices;
+}
+
+// Algorithm 1; then, in the order of each owner's list, what it found.
+Selection CudaDevice::select_elements(const Gradient& gradient, const Placement& placement,
+                                      WordRange range) {
+  const Indices indices = list_nonzeros(gradient, range);
+  HierarchicalHash hash = element_hash(placement, indices.count);
+  const auto owners = static_cast<size_t>(placement.owners());
+  for (;;) {
+    Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
+    uint64_t* totals = step.make_results(owners * (kCounts + 1));
+    HashJob job = job_of(hash);
+    job.indices = reinterpret_cast<const uint32_t*>(indices.memory.data);
+    job.count = indices.count;
+    job.memory =
+        reinterpret_cast<uint32_t*>(step.cleared(owners * (hash.r1 + hash.r2) * sizeof(uint32_t)));
+    job.appended = totals + owners * kCounts;
+    job.listed = reinterpret_cast<uint64_t*>(step.cleared((range.end - range.begin) * 8));
+    job.first_element = range.begin * kWordElems;
+    hash_insert(job, stream_);
+    hash_note(job, stream_);
+    Selecting selecting = rooms(step, placement, range, gradient.dtype, totals);
+    hash_mark(job.listed, job.first_element, selecting.jobs, selecting.count, selecting.tiles,
+              stream_);
+    Selection selection = gather(step, gradient, std::move(selecting));
+    const auto appended = step.results().subspan(owners * kCounts);
+    const uint64_t most = *std::ranges::max_element(appended);
+    held_.clear();
+    if (most <= hash.r2) return selection;
+    hash.r2 = most + hash.r1;  // enough under any order of the threads
+  }
+}
+
+// The narrow values get a room of their own: threads that wrote them over the wide ones would
+// overtake each other.
+void CudaDevice::narrow(Step& step, Selection& selection, DType dtype) {
+  std::vector<NarrowJob> jobs;
+  std::vector<Buffer> wide;
+  uint64_t most = 0;
+  for (ShardSelection& shard : selection) {
+    if (shard.dtype == dtype) continue;
+    if (shard.dtype != DType::f32)
+      throw InvalidArgument(std::string("only float32 values can be narrowed, not ") +
+                            name_of(shard.dtype));
+    wide.push_back(
+        std::exchange(shard.message, device_memory_(selection_capacity(shard.shard, dtype))));
+    shard.dtype = dtype;
+    jobs.push_back(
+        {wide.back().data + kHeaderBytes, shard.message.data + kHeaderBytes, shard.count});
+    most = std::max(most, shard.count);
+  }
+  if (jobs.empty()) return;
+  cuda::narrow(dtype, step.upload(std::span<const NarrowJob>(jobs)),
+               static_cast<unsigned>(jobs.size()), most, stream_);
 }
 
 std::vector<Buffer> CudaDevice::encode(Selection&& selection, const EncodeOptions& options,
                                        const Identity& identity) {
   refuse_packing(options);
-  for (const ShardSelection& shard : selection) refuse_narrowing(shard, options);
-  Step step(stream_, device_memory_, pinned_memory_, held_);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
+  if (options.narrow_to) narrow(step, selection, *options.narrow_to);
   std::vector<Buffer> messages;
   std::vector<EncodeJob> jobs;
   uint64_t tiles = 0;
@@ -165,7 +289,7 @@ std::vector<Buffer> CudaDevice::encode(Selection&& selection, const EncodeOption
     Header header = header_of(shard, format, plan);
     header.identity = identity;
     EncodeJob job;
-    job.map = ShardMap::of(shard.shard);
+    job.map = map_of(shard.shard);
     job.table = table_of(shard);
     job.encoding = format.encoding;
     job.flags = plan.flags;
@@ -177,10 +301,7 @@ std::vector<Buffer> CudaDevice::encode(Selection&& selection, const EncodeOption
     write_header(header, job.header);
     const bool fits = !job.spreads() && shard.message.bytes >= header.message_bytes();
     const Buffer message = fits ? shard.message : device_memory_(header.message_bytes());
-    if (!fits && !job.spreads() && header.value_bytes != 0)
-      cuda::check(cudaMemcpyAsync(message.data + kHeaderBytes, job.values, header.value_bytes,
-                                  cudaMemcpyDeviceToDevice, stream_),
-                  "copying values");
+    if (!fits && !job.spreads()) copy(message.data + kHeaderBytes, job.values, header.value_bytes);
     job.message = message.data;
     messages.push_back(message.slice(0, header.message_bytes()));
     tiles = std::max(tiles, job.table.tiles());
@@ -210,7 +331,7 @@ CudaDevice::Opening CudaDevice::open(Step& step, std::span<const Input> inputs, 
     OpenJob job;
     job.message = input.message.data;
     job.bytes = input.message.bytes;
-    job.map = ShardMap::of(input.shard);
+    job.map = map_of(input.shard);
     job.expected = input.expected;
     job.dtype = input.dtype;
     job.table = SlotTable::at(step.cleared(SlotTable::bytes(slots)), slots);
@@ -254,7 +375,7 @@ void CudaDevice::check(std::span<const Input> inputs, std::span<const uint64_t> 
     cuda::check(
         cudaMemcpyAsync(copy.data, input.message.data, copy.bytes, cudaMemcpyDeviceToHost, stream_),
         "copying a malformed message");
-    cuda::check(cudaStreamSynchronize(stream_), "waiting for the stream");
+    wait_();
     zen::open(copy, input.shard, input.dtype, input.expected, BufferPool().allocator());
     throw MalformedMessage("malformed message: a CUDA device cannot read packed values");
   }
@@ -267,7 +388,7 @@ Merged CudaDevice::merge(std::span<const Incoming> messages, const Shard& shard,
   std::vector<Input> inputs;
   for (const Incoming& incoming : messages)
     inputs.push_back({incoming.message, incoming.expected, incoming.dtype, shard});
-  Step step(stream_, device_memory_, pinned_memory_, held_);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
   const size_t count = inputs.size(), totals_at = 2 * count + 1;
   uint64_t* results = step.make_results(totals_at + kCounts);
   const Opening opening = open(step, inputs, results);
@@ -276,7 +397,7 @@ Merged CudaDevice::merge(std::span<const Incoming> messages, const Shard& shard,
   MergeJob job;
   job.inputs = opening.jobs;
   job.count = static_cast<unsigned>(count);
-  job.map = ShardMap::of(shard);
+  job.map = map_of(shard);
   job.table = table_of(sum[0]);
   job.values = sum[0].message.data + kHeaderBytes;
   job.divisor = divisor;
@@ -302,12 +423,15 @@ uint64_t CudaDevice::decode_write(std::span<const Update> updates, const Gradien
       throw InvalidArgument("the placement has " + std::to_string(numel) +
                             " elements, the gradient " + std::to_string(gradient.numel) + " in " +
                             std::to_string(gradient.data.bytes) + " bytes");
-    if (update.dtype.value_or(gradient.dtype) != gradient.dtype)
-      throw InvalidArgument(
-          "narrowed values cannot be read on a CUDA device: leave wire_dtype out");
-    inputs.push_back({update.message, update.expected, gradient.dtype, update.shard});
+    const DType dtype = update.dtype.value_or(gradient.dtype);
+    if (dtype != gradient.dtype && gradient.dtype != DType::f32)
+      throw InvalidArgument(std::string(name_of(gradient.dtype)) +
+                            " gradients take values of their "
+                            "own type only, not " +
+                            name_of(dtype));
+    inputs.push_back({update.message, update.expected, dtype, update.shard});
   }
-  Step step(stream_, device_memory_, pinned_memory_, held_);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
   const size_t count = inputs.size();
   const Opening opening = open(step, inputs, step.make_results(2 * count + 1));
   cuda::decode_write(gradient.dtype, opening.jobs, static_cast<unsigned>(count), opening.tiles,
@@ -329,7 +453,7 @@ void CudaDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
                             " bytes cannot be added to one of " + std::to_string(result.bytes));
     table.push_back(array.data);
   }
-  Step step(stream_, device_memory_, pinned_memory_, held_);
+  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
   cuda::dense_sum(dtype, step.upload(std::span<const std::byte* const>(table)),
                   static_cast<unsigned>(table.size()), result.bytes / size_of(dtype), divisor,
                   result.data, stream_);
@@ -338,6 +462,78 @@ void CudaDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
 void CudaDevice::copy(const Buffer& from, const Buffer& to) {
   cuda::check(cudaMemcpyAsync(to.data, from.data, from.bytes, cudaMemcpyDeviceToDevice, stream_),
               "copying a part of a gradient");
+}
+
+// Of the device's own messages, for the host: one wait.
+std::vector<Header> CudaDevice::read_headers(std::span<const Buffer> messages) {
+  const Buffer beginnings = pinned_memory_(messages.size() * kHeaderBytes);
+  for (size_t at = 0; at < messages.size(); ++at)
+    cuda::check(cudaMemcpyAsync(beginnings.data + at * kHeaderBytes, messages[at].data,
+                                std::min(messages[at].bytes, kHeaderBytes), cudaMemcpyDeviceToHost,
+                                stream_),
+                "copying a header to the host");
+  wait_();
+  held_.clear();
+  std::vector<Header> headers;
+  for (size_t at = 0; at < messages.size(); ++at)
+    headers.push_back(read_header(beginnings.span().subspan(at * kHeaderBytes, kHeaderBytes),
+                                  messages[at].bytes));
+  return headers;
+}
+
+void CudaDevice::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+              "copying within the device");
+}
+
+std::vector<Buffer> CudaDevice::trim(std::vector<Buffer> received) {
+  if (received.empty()) return received;
+  const std::vector<Header> headers = read_headers(received);
+  for (size_t at = 0; at < received.size(); ++at)
+    received[at] = received[at].slice(0, headers[at].message_bytes());
+  return received;
+}
+
+std::vector<Buffer> CudaDevice::cut(const Buffer& message, int pieces) {
+  const Header whole = read_headers({&message, 1})[0];
+  const std::vector<Header> headers = piece_headers(whole, pieces);
+  held_.push_back(pinned_memory_(headers.size() * kHeaderBytes));
+  std::byte* beginning = held_.back().data;
+  const std::byte* next = message.data;
+  std::vector<Buffer> result;
+  for (const Header& header : headers) {
+    result.push_back(device_memory_(header.message_bytes()));
+    write_header(header, beginning);
+    cuda::check(cudaMemcpyAsync(result.back().data, beginning, kHeaderBytes, cudaMemcpyHostToDevice,
+                                stream_),
+                "copying a header to the device");
+    copy(result.back().data + kHeaderBytes, next, header.value_bytes);
+    beginning += kHeaderBytes;
+    next += header.value_bytes;
+  }
+  return result;
+}
+
+std::vector<Buffer> CudaDevice::join(std::span<const Pieces> messages) {
+  std::vector<Buffer> pieces, wholes;
+  for (const Pieces& message : messages)
+    pieces.insert(pieces.end(), message.pieces.begin(), message.pieces.end());
+  if (pieces.empty()) return wholes;
+  const std::vector<Header> headers = read_headers(pieces);
+  size_t first = 0;
+  for (const Pieces& message : messages) {
+    const auto own = std::span(headers).subspan(first, message.pieces.size());
+    first += own.size();
+    wholes.push_back(
+        device_memory_(check_pieces(own, message.expected, message.owner, message.max_bytes)));
+    std::byte* next = wholes.back().data;
+    for (size_t piece = 0; piece < own.size(); ++piece) {
+      copy(next, message.pieces[piece].data + kHeaderBytes, own[piece].value_bytes);
+      next += own[piece].value_bytes;
+    }
+  }
+  return wholes;
 }
 
 }  // namespace zen::cuda

@@ -4,8 +4,9 @@
 // 1. Messages are the bytes that CpuDevice makes from the same input, except for the payload of a
 //    NaN that a sum produces: a GPU has one NaN. Values are not packed: encode() and merge()
 //    refuse.
-// 2. select(), merge() and decode_write() wait for the stream once each, encode() never: the counts
-//    that a step needs on the host come back together.
+// 2. encode() never waits for the stream, the other steps once each: the counts and headers that a
+//    step needs on the host come back together. Selecting single elements waits twice, because
+//    Algorithm 1 needs memory for as many non-zeros as there are.
 // 3. Gradients and messages are read and written in stream order. Whoever else works on them makes
 //    the stream wait, or waits for it.
 // 4. A Selection holds a SlotTable in `masks` and, on the host, the count of block elements in
@@ -17,23 +18,23 @@
 #include <vector>
 
 #include "core/device.h"
+#include "cuda/element_lists.h"
 #include "cuda/open.h"
 #include "cuda/portable.h"
 #include "cuda/slot_table.h"
+#include "cuda/step.h"
 
 namespace zen::cuda {
-
-class Step;
 
 class CudaDevice final : public Device {
  public:
   // `device_memory` is ordered by `stream` (see stream_memory() in memory.h), `pinned_memory` is
   // page-locked host memory; both should be cached, since every step allocates.
-  CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory);
+  // `wait` null: cudaStreamSynchronize(), which knows no deadline.
+  CudaDevice(cudaStream_t stream, Allocate device_memory, Allocate pinned_memory, Wait wait = {});
   ~CudaDevice() override;  // waits for the stream
 
   Buffer allocate(size_t bytes) override;
-  // Throws InvalidArgument for a placement of single elements.
   Selection select(const Gradient& gradient, const Placement& placement, WordRange range) override;
   std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,
                              const Identity& identity) override;
@@ -43,17 +44,33 @@ class CudaDevice final : public Device {
   void sum(std::span<const Buffer> arrays, DType dtype, float divisor,
            const Buffer& result) override;
   void copy(const Buffer& from, const Buffer& to) override;
+  std::vector<Buffer> trim(std::vector<Buffer> received) override;
+  std::vector<Buffer> cut(const Buffer& message, int pieces) override;
+  std::vector<Buffer> join(std::span<const Pieces> messages) override;
 
  private:
   struct Input;
   struct Opening;
+  struct Selecting;
+  struct Indices;
 
+  Selecting rooms(Step& step, const Placement& placement, WordRange range, DType dtype,
+                  uint64_t* totals);
+  Selection gather(Step& step, const Gradient& gradient, Selecting selecting);
+  Indices list_nonzeros(const Gradient& gradient, WordRange range);
+  Selection select_elements(const Gradient& gradient, const Placement& placement, WordRange range);
+  ShardMap map_of(const Shard& shard);
   ShardSelection room_for(const Shard& shard, DType dtype);
+  void narrow(Step& step, Selection& selection, DType dtype);
   Opening open(Step& step, std::span<const Input> inputs, uint64_t* results);
   void check(std::span<const Input> inputs, std::span<const uint64_t> bad);
+  std::vector<Header> read_headers(std::span<const Buffer> messages);
+  void copy(std::byte* to, const std::byte* from, size_t bytes);
 
   cudaStream_t stream_;
   Allocate device_memory_, pinned_memory_;
+  Wait wait_;
+  ElementLists lists_;
   std::vector<Buffer> held_;  // host memory that queued copies still use
 };
 

@@ -2,6 +2,7 @@
 
 #include "cuda/error.h"
 #include "cuda/tile.cuh"
+#include "cuda/values.cuh"
 
 namespace zen::cuda {
 
@@ -16,11 +17,10 @@ __global__ void __launch_bounds__(kTileSlots)
   const uint64_t slot = place.tile * kTileSlots + threadIdx.x;
   const uint64_t own_mask = mask_of_thread(job.table, place.tile);
   const uint64_t own_offset = slot < job.table.slots ? job.table.offsets[slot] : 0;
-  const Bits* values = reinterpret_cast<const Bits*>(job.values());
   for_each_slot(place.tile, own_mask, own_offset, [&](uint64_t at, uint64_t mask, uint64_t offset) {
-    Bits* word = gradient + job.map.word(at) * kWordElems;
     for_own_elements([&](unsigned elem) {
-      if (lists(mask, elem)) word[elem] = values[offset + rank_of(mask, elem)];
+      if (lists(mask, elem))
+        gradient[job.map.element(at, elem)] = bits_at<Bits>(job, offset + rank_of(mask, elem));
     });
   });
 }

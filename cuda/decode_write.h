@@ -13,7 +13,8 @@
 
 namespace zen::cuda {
 
-// Writes nothing if any message of the batch is bad. REQUIRES: no two shards have a word in common.
+// Writes nothing if any message of the batch is bad. REQUIRES: no two shards have a word in common;
+// the messages have values of `dtype`, or narrower ones if that is float32.
 void decode_write(DType dtype, const OpenJob* jobs, unsigned count, uint64_t most_tiles,
                   std::byte* gradient, cudaStream_t stream);
 

@@ -2,6 +2,7 @@
 
 #include "cuda/error.h"
 #include "cuda/tile.cuh"
+#include "cuda/values.cuh"
 
 namespace zen::cuda {
 
@@ -17,21 +18,8 @@ __global__ void __launch_bounds__(kTileSlots) unite_tile(MergeJob job) {
   write_tile(job.table, job.map, tile, mask, scratch);
 }
 
-// Partial sums travel as float32, so the messages of one merge may differ in dtype.
-__device__ float value_at(const OpenJob& input, uint64_t index) {
-  const std::byte* values = input.values();
-  switch (input.dtype) {
-    case DType::f16:
-      return to_float(reinterpret_cast<const f16*>(values)[index]);
-    case DType::bf16:
-      return to_float(reinterpret_cast<const bf16*>(values)[index]);
-    case DType::f32:
-      break;
-  }
-  return reinterpret_cast<const float*>(values)[index];
-}
-
-// The lane's elements of one slot: added in the order of the messages.
+// The lane's elements of one slot: added in the order of the messages, which may differ in dtype,
+// since partial sums travel as float32.
 struct Sums {
   // The number that changes no other when it is added.
   float low = -0.0f, high = -0.0f;

@@ -74,9 +74,9 @@ __global__ void __launch_bounds__(kTileSlots)
   if (slot < job.table.slots) job.table.offsets[slot] = own_offset;
   Bits* values = reinterpret_cast<Bits*>(job.values);
   for_each_slot(place.tile, own_mask, own_offset, [&](uint64_t at, uint64_t mask, uint64_t offset) {
-    const Bits* word = gradient + job.map.word(at) * kWordElems;
     for_own_elements([&](unsigned elem) {
-      if (lists(mask, elem)) values[offset + rank_of(mask, elem)] = word[elem];
+      if (lists(mask, elem))
+        values[offset + rank_of(mask, elem)] = gradient[job.map.element(at, elem)];
     });
   });
 }

@@ -51,12 +51,15 @@ struct ShardMap {
   uint64_t first_word = 0;  // of the other kinds: slots are consecutive words
   int owner = 0;
   uint64_t first_slot = 0, slots = 0, elements = 0;
+  const uint32_t* members = nullptr;  // of hashed elements: the shard's, in device memory
 
-  static ShardMap of(const Shard& shard) {
+  // `members` is a copy on the device of the shard's.
+  static ShardMap of(const Shard& shard, const uint32_t* members) {
     ShardMap map;
     map.dealt = shard.placement->kind() == PlacementKind::hashed;
+    map.members = members;
     if (map.dealt) map.deal = shard.placement->deal();
-    if (!map.dealt && shard.slots > 0) map.first_word = shard.word(0);
+    if (!map.dealt && members == nullptr && shard.slots > 0) map.first_word = shard.word(0);
     map.owner = shard.owner;
     map.first_slot = shard.first_slot;
     map.slots = shard.slots;
@@ -64,8 +67,12 @@ struct ShardMap {
     return map;
   }
 
+  // REQUIRES: a placement of words.
   constexpr uint64_t word(uint64_t slot) const {
     return dealt ? deal.word(owner, first_slot + slot) : first_word + slot;
+  }
+  constexpr uint64_t element(uint64_t slot, uint64_t elem) const {
+    return members != nullptr ? members[slot * kWordElems + elem] : word(slot) * kWordElems + elem;
   }
   constexpr uint64_t slot_elements(uint64_t slot) const {
     return slot + 1 < slots ? kWordElems : elements - slot * kWordElems;

@@ -35,8 +35,9 @@ std::span<const uint64_t> Step::read_results() {
   held_.push_back(pinned_(bytes));
   check(cudaMemcpyAsync(held_.back().data, results_, bytes, cudaMemcpyDeviceToHost, stream_),
         "copying results to the host");
-  check(cudaStreamSynchronize(stream_), "waiting for the stream");
-  return {reinterpret_cast<const uint64_t*>(held_.back().data), result_count_};
+  wait_();
+  found_ = {reinterpret_cast<const uint64_t*>(held_.back().data), result_count_};
+  return found_;
 }
 
 }  // namespace zen::cuda

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,13 +14,16 @@
 
 namespace zen::cuda {
 
+// Returns when all is done that the stream holds, or throws.
+using Wait = std::function<void()>;
+
 // Device memory is given back when the Step ends: in stream order, so behind the step's own work.
 class Step {
  public:
   // Host memory that queued copies read goes to `held`, whose owner frees it once it has waited.
-  Step(cudaStream_t stream, const Allocate& device, const Allocate& pinned,
+  Step(cudaStream_t stream, const Allocate& device, const Allocate& pinned, const Wait& wait,
        std::vector<Buffer>& held)
-      : stream_(stream), device_(device), pinned_(pinned), held_(held) {}
+      : stream_(stream), device_(device), pinned_(pinned), wait_(wait), held_(held) {}
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
@@ -37,6 +41,8 @@ class Step {
   uint64_t* make_results(size_t count);
   // Waits for the stream, the only wait of a step. The results stay as long as `held` has them.
   std::span<const uint64_t> read_results();
+  // The same again. REQUIRES: read_results() before.
+  std::span<const uint64_t> results() const { return found_; }
 
  private:
   const std::byte* upload_bytes(std::span<const std::byte> bytes);
@@ -44,9 +50,11 @@ class Step {
   cudaStream_t stream_;
   const Allocate& device_;
   const Allocate& pinned_;
+  const Wait& wait_;
   std::vector<Buffer>& held_;
   std::vector<Buffer> memory_;
   uint64_t* results_ = nullptr;
+  std::span<const uint64_t> found_;
   size_t result_count_ = 0;
 };
 

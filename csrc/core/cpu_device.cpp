@@ -5,6 +5,7 @@
 
 #include "core/decode_write.h"
 #include "core/dense_sum.h"
+#include "core/fragment.h"
 #include "core/merge.h"
 #include "core/narrow.h"
 #include "core/select.h"
@@ -65,6 +66,22 @@ void CpuDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
 
 void CpuDevice::copy(const Buffer& from, const Buffer& to) {
   std::memcpy(to.data, from.data, from.bytes);
+}
+
+std::vector<Buffer> CpuDevice::trim(std::vector<Buffer> received) {
+  for (Buffer& message : received) message = message.slice(0, message_bytes(message.span()));
+  return received;
+}
+
+std::vector<Buffer> CpuDevice::cut(const Buffer& message, int pieces) {
+  return zen::cut(message, pieces, allocate_);
+}
+
+std::vector<Buffer> CpuDevice::join(std::span<const Pieces> messages) {
+  std::vector<Buffer> wholes;
+  for (const auto& [pieces, expected, owner, max_bytes] : messages)
+    wholes.push_back(zen::join(pieces, expected, owner, max_bytes, allocate_));
+  return wholes;
 }
 
 }  // namespace zen

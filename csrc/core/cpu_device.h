@@ -24,6 +24,9 @@ class CpuDevice final : public Device {
   void sum(std::span<const Buffer> arrays, DType dtype, float divisor,
            const Buffer& result) override;
   void copy(const Buffer& from, const Buffer& to) override;
+  std::vector<Buffer> trim(std::vector<Buffer> received) override;
+  std::vector<Buffer> cut(const Buffer& message, int pieces) override;
+  std::vector<Buffer> join(std::span<const Pieces> messages) override;
 
   // Memory that messages and scratch come from.
   BufferPool& pool() { return pool_; }

@@ -34,6 +34,14 @@ struct Update {
   std::optional<DType> dtype = {};  // of the values; none: the gradient's
 };
 
+// The pieces of one message that join() puts together (fragment.h).
+struct Pieces {
+  std::vector<Buffer> pieces;  // in order
+  Identity expected;
+  int owner = 0;
+  size_t max_bytes = 0;  // of the whole
+};
+
 struct Merged {
   Buffer message;  // ready to send: the element-wise union of what the ranks listed, zeros included
   uint64_t count = 0;  // listed elements
@@ -72,6 +80,15 @@ class Device {
 
   // Bit for bit. REQUIRES: as many bytes; no overlap.
   virtual void copy(const Buffer& from, const Buffer& to) = 0;
+
+  // The messages that the buffers begin with, each of its exact length: a transport may deliver
+  // buffers of the posted capacity. Throws MalformedMessage as message_bytes() does.
+  virtual std::vector<Buffer> trim(std::vector<Buffer> received) = 0;
+
+  // A message cut into pieces of equal size, and several put together again: fragment.h. join()
+  // throws MalformedMessage. REQUIRES: pieces > 0.
+  virtual std::vector<Buffer> cut(const Buffer& message, int pieces) = 0;
+  virtual std::vector<Buffer> join(std::span<const Pieces> messages) = 0;
 };
 
 }  // namespace zen

@@ -97,10 +97,14 @@ void write_header(const Header& header, std::byte* out) {
 }
 
 Header read_header(std::span<const std::byte> message) {
-  if (message.size() < kHeaderBytes)
-    reject(std::to_string(message.size()) + " bytes, a header alone has " +
+  return read_header(message, message.size());
+}
+
+Header read_header(std::span<const std::byte> beginning, uint64_t message_bytes) {
+  if (message_bytes < kHeaderBytes)
+    reject(std::to_string(message_bytes) + " bytes, a header alone has " +
            std::to_string(kHeaderBytes));
-  const std::byte* in = message.data();
+  const std::byte* in = beginning.data();
   check_known(in);
   Header header;
   header.encoding = get<Encoding>(in, 3);
@@ -117,7 +121,7 @@ Header read_header(std::span<const std::byte> message) {
   header.count = get<uint64_t>(in, 24);
   header.value_bytes = get<uint64_t>(in, 32);
   header.index_bytes = get<uint64_t>(in, 40);
-  check_sizes(header, message.size());
+  check_sizes(header, message_bytes);
   return header;
 }
 

@@ -81,6 +81,10 @@ void write_header(const Header& header, std::byte* out);
 // encoding or dtype is unknown, or the sizes the header claims overflow or exceed message.size().
 Header read_header(std::span<const std::byte> message);
 
+// The same for a message of which only the beginning is at hand: the first kHeaderBytes of its
+// `message_bytes` bytes, or all of them if they are fewer.
+Header read_header(std::span<const std::byte> beginning, uint64_t message_bytes);
+
 // Length of the message that starts at message.data (it may be shorter than the buffer it was
 // received into). Throws as read_header does.
 size_t message_bytes(std::span<const std::byte> message);

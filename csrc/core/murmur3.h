@@ -10,16 +10,16 @@
 
 namespace zen {
 
-inline uint32_t murmur3_block(uint32_t hash, uint32_t block) {
+constexpr uint32_t murmur3_block(uint32_t hash, uint32_t block) {
   block = std::rotl(block * 0xcc9e2d51u, 15) * 0x1b873593u;
   return std::rotl(hash ^ block, 13) * 5u + 0xe6546b64u;
 }
 
-inline uint32_t murmur3_x86_32(uint32_t key, uint32_t seed) {
+constexpr uint32_t murmur3_x86_32(uint32_t key, uint32_t seed) {
   return fmix32(murmur3_block(seed, key) ^ 4u);  // 4 and 8 are the key's length in bytes
 }
 
-inline uint32_t murmur3_x86_32(uint64_t key, uint32_t seed) {
+constexpr uint32_t murmur3_x86_32(uint64_t key, uint32_t seed) {
   const uint32_t low = murmur3_block(seed, static_cast<uint32_t>(key));
   return fmix32(murmur3_block(low, static_cast<uint32_t>(key >> 32)) ^ 8u);
 }

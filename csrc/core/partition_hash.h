@@ -14,7 +14,7 @@
 namespace zen {
 
 // Maps a hash onto [0, range) by its upper bits. REQUIRES: range <= 2^32.
-inline uint64_t scale_to(uint32_t hash, uint64_t range) {
+constexpr uint64_t scale_to(uint32_t hash, uint64_t range) {
   return uint64_t{hash} * range >> 32;
 }
 

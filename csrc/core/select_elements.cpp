@@ -11,11 +11,6 @@ namespace zen {
 
 namespace {
 
-// The paper's best: three hash functions, twice as many parallel slots as non-zeros (its figure
-// 16).
-constexpr int kHashFunctions = 3;
-constexpr double kSlotsPerNonzero = 2;
-
 // The set I of the range, ascending; -0.0 becomes +0.0.
 std::vector<uint32_t> list_nonzeros(const Gradient& gradient, const Placement& placement,
                                     WordRange range) {
@@ -35,9 +30,7 @@ std::vector<uint32_t> list_nonzeros(const Gradient& gradient, const Placement& p
 // Lines 2 to 17 of Algorithm 1. Nothing is lost if a partition has more than its serial memory
 // holds: the memory is made larger, once, and filled anew.
 HashMemory<uint32_t> hash_nonzeros(const std::vector<uint32_t>& I, const Placement& placement) {
-  HierarchicalHash hash =
-      make_hierarchical_hash(PartitionHash(placement.owners(), placement.seed()), placement.seed(),
-                             kHashFunctions, I.size(), kSlotsPerNonzero, 1);
+  HierarchicalHash hash = element_hash(placement, I.size());
   try {
     return insert_indices(std::span(I), hash);
   } catch (const SerialMemoryFull& full) {
@@ -78,6 +71,15 @@ void extract(const T* elements, const std::vector<uint64_t>& listed, uint64_t fi
 }
 
 }  // namespace
+
+// The paper's best: three hash functions, twice as many parallel slots as non-zeros (its figure
+// 16).
+HierarchicalHash element_hash(const Placement& placement, uint64_t nonzeros) {
+  constexpr int kHashFunctions = 3;
+  constexpr double kSlotsPerNonzero = 2;
+  return make_hierarchical_hash(PartitionHash(placement.owners(), placement.seed()),
+                                placement.seed(), kHashFunctions, nonzeros, kSlotsPerNonzero, 1);
+}
 
 Selection select_elements(const Gradient& gradient, const Placement& placement, WordRange range,
                           const Allocate& allocate) {

@@ -4,6 +4,7 @@
 
 #include "core/buffer.h"
 #include "core/gradient.h"
+#include "core/hierarchical_hash.h"
 #include "core/placement.h"
 #include "core/selection.h"
 
@@ -13,5 +14,8 @@ namespace zen {
 // its size, and range lies in it.
 Selection select_elements(const Gradient& gradient, const Placement& placement, WordRange range,
                           const Allocate& allocate);
+
+// The parameters of Algorithm 1 for so many non-zeros of a gradient.
+HierarchicalHash element_hash(const Placement& placement, uint64_t nonzeros);
 
 }  // namespace zen

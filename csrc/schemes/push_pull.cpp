@@ -46,15 +46,14 @@ class PushPull final : public Exchange {
   void take_pull(Chunk& chunk, size_t round);
   size_t pull_capacity(const Chunk& chunk, int owner) const;
   std::vector<Buffer> in_pieces(const Buffer& sum) const;
-  Buffer whole(const Chunk& chunk, int owner) const;
+  std::vector<Buffer> wholes(const Chunk& chunk) const;
   void decode(Chunk& chunk);
 
   Context context_;
   DType wire_;  // of the values in messages
   EncodeOptions push_, pull_;
   int rank_, size_;
-  bool ordered_;
-  Allocate allocate_;
+  bool ordered_, exact_;
   int pieces_;
   std::vector<PullRound> rounds_;
   std::vector<Chunk> chunks_;
@@ -70,7 +69,7 @@ PushPull::PushPull(const Context& context, const PushPullOptions& options)
       rank_(context.transport.rank()),
       size_(context.transport.size()),
       ordered_(context.transport.traits().ordered),
-      allocate_([&device = context.device](size_t bytes) { return device.allocate(bytes); }),
+      exact_(context.transport.traits().exact_sizes),
       listed_(size_) {
   PullPattern pattern = options.pattern(rank_, size_);
   pieces_ = pattern.pieces;
@@ -179,13 +178,22 @@ size_t PushPull::pull_capacity(const Chunk& chunk, int owner) const {
 }
 
 std::vector<Buffer> PushPull::in_pieces(const Buffer& sum) const {
-  return pieces_ == 1 ? std::vector{sum} : cut(sum, pieces_, allocate_);
+  return pieces_ == 1 ? std::vector{sum} : context_.device.cut(sum, pieces_);
 }
 
-Buffer PushPull::whole(const Chunk& chunk, int owner) const {
-  if (pieces_ == 1) return chunk.sums[owner][0];
-  return join(chunk.sums[owner], identity(chunk, kPullPhase, owner), owner,
-              pull_capacity(chunk, owner), allocate_);
+// The sums of the owners that take messages.
+std::vector<Buffer> PushPull::wholes(const Chunk& chunk) const {
+  std::vector<Buffer> uncut;
+  std::vector<Pieces> cut;
+  for (int owner = 0; owner < size_; ++owner) {
+    if (!takes_messages(chunk, owner)) continue;
+    if (pieces_ == 1)
+      uncut.push_back(chunk.sums[owner][0]);
+    else
+      cut.push_back({chunk.sums[owner], identity(chunk, kPullPhase, owner), owner,
+                     pull_capacity(chunk, owner)});
+  }
+  return pieces_ == 1 ? uncut : context_.device.join(cut);
 }
 
 void PushPull::expect_pull(Chunk& chunk, size_t round) {
@@ -215,24 +223,25 @@ void PushPull::send_pull(Chunk& chunk, size_t round) {
 void PushPull::take_pull(Chunk& chunk, size_t round) {
   const StageScope scope(context_.observer, Stage::pull);
   for (size_t i = 0; i < rounds_[round].size(); ++i) {
-    const std::vector<Buffer> received = context_.transport.wait(chunk.pull[round][i]);
+    std::vector<Buffer> received = context_.transport.wait(chunk.pull[round][i]);
+    // Cut to their own lengths, because a later round may pass them on.
+    if (!exact_) received = context_.device.trim(std::move(received));
     auto next = received.begin();
     for (const Route& route : rounds_[round][i].receive) {
       if (!takes_messages(chunk, route.owner)) continue;
-      // Cut to its own length, because a later round may pass it on.
-      chunk.sums[route.owner][route.piece] = next->slice(0, message_bytes(next->span()));
-      ++next;
+      chunk.sums[route.owner][route.piece] = *next++;
     }
   }
 }
 
 void PushPull::decode(Chunk& chunk) {
   const StageScope scope(context_.observer, Stage::decode);
+  const std::vector<Buffer> sums = wholes(chunk);
+  auto next = sums.begin();
   std::vector<Update> updates;
   for (int owner = 0; owner < size_; ++owner)
     if (takes_messages(chunk, owner))
-      updates.push_back(
-          {whole(chunk, owner), identity(chunk, kPullPhase, owner), chunk.shards[owner], wire_});
+      updates.push_back({*next++, identity(chunk, kPullPhase, owner), chunk.shards[owner], wire_});
   listed_in_sums_ += context_.device.decode_write(updates, context_.gradient);
   chunk.sums.clear();
 }

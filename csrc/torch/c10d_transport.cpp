@@ -31,10 +31,6 @@ at::ScalarType scalar_type(DType dtype) {
   return at::kFloat;
 }
 
-bool on_gloo(c10d::ProcessGroup& group) {
-  return group.getBackend(c10::DeviceType::CPU)->getBackendName() == "gloo";
-}
-
 std::string list_descriptions(const at::Tensor& all, int ranks) {
   std::map<std::string, std::string> ranks_of;
   const char* text = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
@@ -54,12 +50,6 @@ const char* name_of(Mode mode) {
   return mode == Mode::capacity ? "capacity" : "exact";
 }
 
-at::Tensor tensor_of(const Buffer& buffer) {
-  return at::from_blob(
-      buffer.data, {static_cast<int64_t>(buffer.bytes)}, [owner = buffer.owner](void*) {},
-      at::kByte);
-}
-
 void rethrow_as_transport_error(const std::string& what) {
   try {
     throw;
@@ -70,14 +60,45 @@ void rethrow_as_transport_error(const std::string& what) {
   }
 }
 
-std::unique_ptr<C10dTransport> C10dTransport::make(ProcessGroup group, Mode mode,
-                                                   Allocate allocate) {
-  return mode == Mode::capacity ? make_capacity_transport(std::move(group), std::move(allocate))
-                                : make_exact_transport(std::move(group), std::move(allocate));
+std::unique_ptr<C10dTransport> C10dTransport::make(ProcessGroup group, Mode mode, Memory memory) {
+  return mode == Mode::capacity ? make_capacity_transport(std::move(group), std::move(memory))
+                                : make_exact_transport(std::move(group), std::move(memory));
 }
 
-Mode C10dTransport::best_mode(const ProcessGroup& group) {
-  return on_gloo(*group) ? Mode::capacity : Mode::exact;
+std::optional<std::string> C10dTransport::backend_name(const ProcessGroup& group,
+                                                       c10::DeviceType type) {
+  try {
+    return group->getBackend(type)->getBackendName();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+Mode C10dTransport::best_mode(const ProcessGroup& group, c10::DeviceType type) {
+  const std::optional<std::string> name = backend_name(group, type);
+  if (!name)
+    throw InvalidArgument(
+        "the process group does not move " + c10::DeviceTypeName(type) +
+        " tensors: use init_process_group('cpu:gloo,cuda:nccl'), or give zensync a gloo group, "
+        "new_group(backend='gloo')");
+  return *name == "gloo" ? Mode::capacity : Mode::exact;
+}
+
+at::Tensor C10dTransport::tensor_of(const Buffer& buffer) const {
+  return at::from_blob(
+      buffer.data, {static_cast<int64_t>(buffer.bytes)}, [owner = buffer.owner](void*) {},
+      at::TensorOptions(at::kByte).device(memory_.device), memory_.device);
+}
+
+// From pinned memory, because a copy from any other would wait for all that the stream holds.
+at::Tensor C10dTransport::to_memory(const at::Tensor& tensor) const {
+  if (memory_.device.is_cpu()) return tensor;
+  return tensor.pin_memory().to(memory_.device, /*non_blocking=*/true);
+}
+
+at::Tensor C10dTransport::to_host(const at::Tensor& tensor) const {
+  if (memory_.settle) memory_.settle();
+  return tensor.cpu();
 }
 
 void C10dTransport::all_reduce(const Buffer& data, DType dtype, Reduce reduce) {
@@ -88,6 +109,7 @@ void C10dTransport::all_reduce(at::Tensor tensor, Reduce reduce) {
   guarded("all-reduce with all ranks", [&] {
     std::vector<at::Tensor> tensors{tensor};
     group_->allreduce(tensors)->wait();
+    if (memory_.settle) memory_.settle();
   });
   // Divided afterwards, so that whole numbers whose mean is whole stay exact.
   if (reduce == Reduce::mean) tensor.div_(size());
@@ -97,19 +119,24 @@ void C10dTransport::all_reduce(at::Tensor tensor, Reduce reduce) {
 }
 
 uint32_t C10dTransport::broadcast(uint32_t value) {
-  std::vector<at::Tensor> tensors{at::empty({1}, at::kLong)};
-  int64_t* shared = tensors[0].mutable_data_ptr<int64_t>();
-  *shared = value;
-  guarded("waiting for rank 0", [&] { group_->broadcast(tensors)->wait(); });
-  return static_cast<uint32_t>(*shared);
+  at::Tensor mine = at::empty({1}, at::kLong);
+  *mine.mutable_data_ptr<int64_t>() = value;
+  std::vector<at::Tensor> tensors{to_memory(mine)};
+  const at::Tensor shared = guarded("waiting for rank 0", [&] {
+    group_->broadcast(tensors)->wait();
+    return to_host(tensors[0]);
+  });
+  return static_cast<uint32_t>(*shared.const_data_ptr<int64_t>());
 }
 
 void C10dTransport::agree(uint64_t fingerprint, const std::string& description) {
-  auto gather = [&](at::Tensor mine) {
+  auto gather = [&](const at::Tensor& own) {
+    at::Tensor mine = to_memory(own);
     at::Tensor all = at::empty({mine.numel() * size()}, mine.options());
-    guarded("comparing notes with all ranks",
-            [&] { compat::all_gather(*group_, all, mine)->wait(); });
-    return all;
+    return guarded("comparing notes with all ranks", [&] {
+      compat::all_gather(*group_, all, mine)->wait();
+      return to_host(all);
+    });
   };
   at::Tensor mine = at::empty({1}, at::kLong);
   *mine.mutable_data_ptr<int64_t>() = static_cast<int64_t>(fingerprint);
@@ -126,10 +153,11 @@ void C10dTransport::agree(uint64_t fingerprint, const std::string& description) 
 void C10dTransport::fail() noexcept {
   if (size() == 1 || failed_.exchange(true)) return;
   try {
-    if (on_gloo(*group_)) {
+    const c10::DeviceType type = memory_.device.type();
+    if (backend_name(group_, type) == "gloo") {
       fail_on_gloo();
     } else {
-      group_->abort();
+      group_->getBackend(type)->abort();
     }
   } catch (...) {
     // Nothing more can be done for the peers: they see a closed connection or their timeout.

@@ -12,8 +12,8 @@ namespace {
 
 class CapacityTransport final : public C10dTransport {
  public:
-  CapacityTransport(ProcessGroup group, Allocate allocate)
-      : C10dTransport(std::move(group), std::move(allocate)) {}
+  CapacityTransport(ProcessGroup group, Memory memory)
+      : C10dTransport(std::move(group), std::move(memory)) {}
 
   Traits traits() const override {
     return {.ordered = false, .exact_sizes = false, .max_chunks = 4};
@@ -86,8 +86,8 @@ std::vector<Buffer> CapacityTransport::wait(Ticket ticket) {
 
 }  // namespace
 
-std::unique_ptr<C10dTransport> make_capacity_transport(ProcessGroup group, Allocate allocate) {
-  return std::make_unique<CapacityTransport>(std::move(group), std::move(allocate));
+std::unique_ptr<C10dTransport> make_capacity_transport(ProcessGroup group, Memory memory) {
+  return std::make_unique<CapacityTransport>(std::move(group), std::move(memory));
 }
 
 }  // namespace zen

@@ -29,19 +29,15 @@ bool backend_can_add(at::ScalarType dtype) {
 }
 
 // Drawn anew for every group, so that no gradient can be unlucky with it for ever.
-uint32_t shared_seed(C10dTransport& transport) {
+uint32_t shared_seed(Lanes& transport) {
   return transport.broadcast(std::random_device{}());
 }
 
-Mode mode_of(const std::string& name, const ProcessGroup& group) {
-  const Mode best = C10dTransport::best_mode(group);
-  if (name.empty()) return best;
-  if (name == name_of(Mode::exact)) return Mode::exact;
-  if (name != name_of(Mode::capacity))
-    throw InvalidArgument("unknown transport '" + name + "': choose capacity or exact");
-  if (best != Mode::capacity)
-    throw InvalidArgument("transport 'capacity' works on gloo only: choose exact");
-  return Mode::capacity;
+std::optional<Mode> mode_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const Mode mode : {Mode::capacity, Mode::exact})
+    if (name == name_of(mode)) return mode;
+  throw InvalidArgument("unknown transport '" + name + "': choose capacity or exact");
 }
 
 std::optional<DType> wire_dtype_of(const std::string& name) {
@@ -72,6 +68,31 @@ class BackendReduction final : public Exchange {
   Reduce reduce_;
 };
 
+// Every step of the exchange on the device and stream of its lane.
+class OnLane final : public Exchange {
+ public:
+  OnLane(const Lane& lane, std::unique_ptr<Exchange> inner)
+      : lane_(lane), inner_(std::move(inner)) {}
+
+  void prepare() override {
+    const auto inside = lane_.enter();
+    inner_->prepare();
+  }
+  void post() override {
+    const auto inside = lane_.enter();
+    inner_->post();
+  }
+  void finish() override {
+    const auto inside = lane_.enter();
+    inner_->finish();
+  }
+  Report report() const override { return inner_->report(); }
+
+ private:
+  const Lane& lane_;
+  std::unique_ptr<Exchange> inner_;
+};
+
 // What is left to do alone, or with an empty tensor.
 class NoExchange final : public Exchange {
  public:
@@ -93,9 +114,10 @@ void check_supported(const at::Tensor& tensor, Reduce reduce) {
     throw InvalidArgument(
         "the tensor is sparse: use dense gradients (sparse=False in nn.Embedding), zensync finds "
         "the zeros itself");
-  if (!tensor.device().is_cpu())
-    throw InvalidArgument("this build handles CPU tensors only, and the tensor is on " +
-                          tensor.device().str());
+  if (!tensor.is_cpu() && !(tensor.is_cuda() && built_for_cuda()))
+    throw InvalidArgument("this build handles CPU" +
+                          std::string(built_for_cuda() ? " and CUDA" : "") +
+                          " tensors only, and the tensor is on " + tensor.device().str());
   const std::string dtype = dtype_name(tensor);
   if (tensor.is_complex())
     throw InvalidArgument(dtype + " is not supported: reduce torch.view_as_real() of it");
@@ -110,7 +132,10 @@ void check_supported(const at::Tensor& tensor, Reduce reduce) {
 class Engine::Job final : public Task {
  public:
   Job(Engine& engine, Request request)
-      : engine_(engine), request_(std::move(request)), dtype_(scheme_dtype(request_.tensor)) {}
+      : engine_(engine),
+        request_(std::move(request)),
+        arrival_(request_.tensor),
+        dtype_(scheme_dtype(request_.tensor)) {}
 
   std::string name() const override { return request_.name; }
   std::string_view stage() const override { return recorder_.latest(); }
@@ -145,6 +170,8 @@ class Engine::Job final : public Task {
 
   Engine& engine_;
   Request request_;
+  Arrival arrival_;
+  Lane* lane_ = nullptr;  // once the layout is known
   std::optional<DType> dtype_;
   StageRecorder recorder_;
   Plan plan_;
@@ -155,6 +182,10 @@ Layout Engine::Job::layout() {
   iteration_ = engine_.iteration_;
   if (request_.last) ++engine_.iteration_;
   check_supported(request_.tensor, request_.reduce);
+  if (request_.dgc && !request_.tensor.is_cpu())
+    throw InvalidArgument("DGC compresses CPU tensors only: use compressor=None on a GPU");
+  lane_ = &engine_.transport_->at(request_.tensor.device());
+  arrival_.hand_to(lane_->stream(), request_.tensor);
   std::string what = request_.reduce == Reduce::mean ? "mean of " : "sum of ";
   what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
   Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
@@ -174,7 +205,9 @@ Layout Engine::Job::layout() {
 }
 
 std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
+  const auto inside = lane_->enter();
   auto exchange = plain_exchange(sequence);
+  if (lane_->stream()) exchange = std::make_unique<OnLane>(*lane_, std::move(exchange));
   return request_.dgc && request_.last ? engine_.dgc_->ending_iteration(std::move(exchange))
                                        : std::move(exchange);
 }
@@ -182,11 +215,11 @@ std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
 std::unique_ptr<Exchange> Engine::Job::plain_exchange(uint32_t sequence) {
   if (engine_.transport_->size() == 1 || numel() == 0) return std::make_unique<NoExchange>();
   if (!dtype_)
-    return std::make_unique<BackendReduction>(*engine_.transport_, recorder_, request_.tensor,
+    return std::make_unique<BackendReduction>(lane_->group(), recorder_, request_.tensor,
                                               request_.reduce);
   return plan_.scheme->make(
-      {.device = engine_.device_,
-       .transport = *engine_.transport_,
+      {.device = lane_->device(),
+       .transport = lane_->transport(),
        .observer = recorder_,
        .gradient = is_compressed() ? engine_.dgc_->compressed(gradient(), dgc()) : gradient(),
        .placement = plan_.placement,
@@ -212,8 +245,9 @@ void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
        .report = report,
        .seconds = recorder_.seconds()},
       request_.last);
-  if (request_.last) engine_.device_.pool().end_round();
+  if (request_.last) engine_.transport_->end_iteration();
   --engine_.unfinished_;
+  const auto inside = lane_->enter();
   request_.completion->done();
 }
 
@@ -226,12 +260,12 @@ Engine::Engine(ProcessGroup group, const Options& options)
     : scheme_(options.scheme),
       pack_values_(options.pack_values),
       wire_dtype_(wire_dtype_of(options.wire_dtype)),
-      mode_(mode_of(options.transport, group)),
       rank_(group->getRank()) {
   check_options(options);
   std::unique_ptr<Board> board = store_board(group);
-  transport_ = C10dTransport::make(std::move(group), mode_,
-                                   [this](size_t bytes) { return device_.allocate(bytes); });
+  transport_ = std::make_unique<Lanes>(
+      LaneOptions{std::move(group), mode_of(options.transport), options.timeout});
+  mode_ = transport_->mode();
   const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
   planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
                                        transport_->traits(), wire_dtype_);
@@ -266,7 +300,6 @@ void Engine::close() {
   thread_.join();
   watch_.reset();
   transport_.reset();
-  device_.pool().trim();
 }
 
 void Engine::run() {

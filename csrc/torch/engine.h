@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -14,13 +15,12 @@
 #include <string>
 #include <thread>
 
-#include "core/cpu_device.h"
 #include "schemes/pipeline.h"
 #include "schemes/planner.h"
 #include "schemes/watch.h"
-#include "torch/c10d_transport.h"
 #include "torch/dgc_compression.h"
 #include "torch/job_queue.h"
+#include "torch/lanes.h"
 #include "torch/statistics.h"
 
 namespace zen {
@@ -31,6 +31,8 @@ struct Options {
   bool pack_values = false;
   std::string wire_dtype = "";  // "bfloat16"; empty: the gradient's
   std::string transport = "";   // "capacity" or "exact"; empty: the faster one
+  // Of waiting for peers on a GPU; gloo's operations have that of the group.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::optional<DgcOptions> dgc;
   ProcessGroup tensor_parallel;  // of DGC: ranks that hold parts of one model; may be null
 };
@@ -39,7 +41,8 @@ struct Options {
 // on it.
 void check_options(const Options& options);
 
-// Told once how a request ended, on the engine's thread.
+// Told once how a request ended, on the engine's thread. If it is done, the current stream of the
+// tensor's device is the one whose work has written it.
 class Completion {
  public:
   virtual ~Completion() = default;
@@ -96,8 +99,7 @@ class Engine {
   std::optional<DType> wire_dtype_;
   Mode mode_;
   int rank_;
-  CpuDevice device_;
-  std::unique_ptr<C10dTransport> transport_;
+  std::unique_ptr<Lanes> transport_;
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<DgcCompression> dgc_;
   std::unique_ptr<Watch> watch_;  // of the transport; null if the ranks have no way to tell

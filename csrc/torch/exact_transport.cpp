@@ -1,4 +1,7 @@
 // Messages by collectives of exact sizes: an all-to-all of the sizes, then an all-to-all-v.
+//
+// Messages begin at multiples of 8 bytes in both buffers, as a GPU reads them: the bytes between
+// two messages are zeros.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -20,10 +23,15 @@ size_t sum(const Sizes& sizes) {
   return static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
 }
 
+Sizes with_padding(Sizes sizes) {
+  for (int64_t& size : sizes) size = (size + 7) / 8 * 8;
+  return sizes;
+}
+
 class ExactTransport final : public C10dTransport {
  public:
-  ExactTransport(ProcessGroup group, Allocate allocate)
-      : C10dTransport(std::move(group), std::move(allocate)) {}
+  ExactTransport(ProcessGroup group, Memory memory)
+      : C10dTransport(std::move(group), std::move(memory)) {}
 
   Traits traits() const override { return {.ordered = true, .exact_sizes = true, .max_chunks = 1}; }
   Ticket expect(const Tag& tag, std::span<const Expected> from) override;
@@ -34,11 +42,11 @@ class ExactTransport final : public C10dTransport {
   struct Open {
     std::vector<Expected> from;
     Sizes sizes;                // of the incoming messages
-    Buffer incoming, outgoing;  // all messages one after the other, in rank order
+    Buffer incoming, outgoing;  // all messages, padded, one after the other in rank order
     GroupWork work;
   };
 
-  Buffer concatenate(std::span<const Outgoing> messages, Sizes& sizes) const;
+  Buffer concatenate(std::span<const Outgoing> messages, const Sizes& sizes) const;
   Sizes exchange_sizes(const Sizes& outgoing) const;
   void check_sizes(const Open& open) const;
 
@@ -55,55 +63,60 @@ Ticket ExactTransport::expect(const Tag&, std::span<const Expected> from) {
 void ExactTransport::send(Ticket ticket, std::span<const Outgoing> messages) {
   Open& open = open_.at(ticket);
   Sizes out_sizes(size(), 0);
+  for (const Outgoing& outgoing : messages)
+    out_sizes[outgoing.peer] = static_cast<int64_t>(outgoing.message.bytes);
   open.outgoing = concatenate(messages, out_sizes);
   open.sizes = exchange_sizes(out_sizes);
   check_sizes(open);
-  open.incoming = allocate(sum(open.sizes));
+  const Sizes padded = with_padding(open.sizes);
+  open.incoming = allocate(sum(padded));
   at::Tensor in = tensor_of(open.outgoing), out = tensor_of(open.incoming);
-  open.work = guarded("exchanging messages with all ranks",
-                      [&] { return compat::all_to_all(group(), out, in, open.sizes, out_sizes); });
-  traffic_.bytes_out += open.outgoing.bytes;
-  traffic_.bytes_in += open.incoming.bytes;
+  open.work = guarded("exchanging messages with all ranks", [&] {
+    return compat::all_to_all(group(), out, in, padded, with_padding(out_sizes));
+  });
+  traffic_.bytes_out += sum(out_sizes);
+  traffic_.bytes_in += sum(open.sizes);
 }
 
 std::vector<Buffer> ExactTransport::wait(Ticket ticket) {
   Open& open = open_.at(ticket);
   guarded("exchanging messages with all ranks", [&] { open.work->wait(); });
+  const Sizes padded = with_padding(open.sizes);
   std::vector<Buffer> messages;
   messages.reserve(open.from.size());
   for (const Expected& expected : open.from) {
-    const auto before = open.sizes.begin() + expected.peer;
-    const auto offset = std::accumulate(open.sizes.begin(), before, int64_t{0});
-    messages.push_back(
-        open.incoming.slice(static_cast<size_t>(offset), static_cast<size_t>(*before)));
+    const auto offset = std::accumulate(padded.begin(), padded.begin() + expected.peer, int64_t{0});
+    messages.push_back(open.incoming.slice(static_cast<size_t>(offset),
+                                           static_cast<size_t>(open.sizes[expected.peer])));
   }
   open_.erase(ticket);
   return messages;
 }
 
 // In rank order, as all-to-all-v wants them.
-Buffer ExactTransport::concatenate(std::span<const Outgoing> messages, Sizes& sizes) const {
-  std::vector<const Outgoing*> by_rank(size(), nullptr);
+Buffer ExactTransport::concatenate(std::span<const Outgoing> messages, const Sizes& sizes) const {
+  const Sizes padded = with_padding(sizes);
+  Buffer all = allocate(sum(padded));
+  at::Tensor bytes = tensor_of(all);
   for (const Outgoing& outgoing : messages) {
-    by_rank[outgoing.peer] = &outgoing;
-    sizes[outgoing.peer] = static_cast<int64_t>(outgoing.message.bytes);
-  }
-  Buffer all = allocate(sum(sizes));
-  std::byte* next = all.data;
-  for (const Outgoing* outgoing : by_rank) {
-    if (outgoing == nullptr) continue;
-    std::memcpy(next, outgoing->message.data, outgoing->message.bytes);
-    next += outgoing->message.bytes;
+    const auto at = padded.begin() + outgoing.peer;
+    const int64_t begin = std::accumulate(padded.begin(), at, int64_t{0});
+    const int64_t length = sizes[outgoing.peer];
+    bytes.narrow(0, begin, length).copy_(tensor_of(outgoing.message), /*non_blocking=*/true);
+    if (*at != length) bytes.narrow(0, begin + length, *at - length).zero_();
   }
   return all;
 }
 
 Sizes ExactTransport::exchange_sizes(const Sizes& outgoing) const {
-  at::Tensor in = at::empty({size()}, at::kLong), out = at::empty_like(in);
-  std::copy(outgoing.begin(), outgoing.end(), in.mutable_data_ptr<int64_t>());
-  guarded("exchanging sizes with all ranks",
-          [&] { compat::all_to_all(group(), out, in, {}, {})->wait(); });
-  const int64_t* sizes = out.const_data_ptr<int64_t>();
+  at::Tensor mine = at::empty({size()}, at::kLong);
+  std::copy(outgoing.begin(), outgoing.end(), mine.mutable_data_ptr<int64_t>());
+  const at::Tensor theirs = guarded("exchanging sizes with all ranks", [&] {
+    at::Tensor in = to_memory(mine), out = at::empty_like(in);
+    compat::all_to_all(group(), out, in, {}, {})->wait();
+    return to_host(out);
+  });
+  const int64_t* sizes = theirs.const_data_ptr<int64_t>();
   return {sizes, sizes + size()};
 }
 
@@ -122,8 +135,8 @@ void ExactTransport::check_sizes(const Open& open) const {
 
 }  // namespace
 
-std::unique_ptr<C10dTransport> make_exact_transport(ProcessGroup group, Allocate allocate) {
-  return std::make_unique<ExactTransport>(std::move(group), std::move(allocate));
+std::unique_ptr<C10dTransport> make_exact_transport(ProcessGroup group, Memory memory) {
+  return std::make_unique<ExactTransport>(std::move(group), std::move(memory));
 }
 
 }  // namespace zen

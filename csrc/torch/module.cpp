@@ -5,6 +5,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <chrono>
+
 #include "core/cpu_features.h"
 #include "core/error.h"
 #include "torch/python_engine.h"
@@ -19,6 +21,10 @@ Reduce reduce_of(const std::string& op) {
   if (op == "mean") return Reduce::mean;
   if (op == "sum") return Reduce::sum;
   throw InvalidArgument("unknown op '" + op + "': choose mean or sum");
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 py::dict to_python(const StageSeconds& seconds) {
@@ -152,7 +158,7 @@ py::dict build_info() {
   result["torch"] = TORCH_VERSION;
   result["compiler"] = __VERSION__;
   result["cxx_standard"] = __cplusplus;
-  result["cuda"] = false;
+  result["cuda"] = built_for_cuda();
   result["isa"] = name_of(preferred_isa());
   return result;
 }
@@ -171,15 +177,16 @@ PYBIND11_MODULE(_C, module) {
   py::register_local_exception_translator(translate);
   py::class_<PythonEngine>(module, "Engine")
       .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
-                       std::string wire_dtype, std::string transport,
+                       std::string wire_dtype, std::string transport, double timeout,
                        const std::optional<py::dict>& dgc, std::optional<ProcessGroup> tp_group) {
              return std::make_unique<PythonEngine>(
-                 std::move(group), Options{std::move(scheme), chunks, pack_values,
-                                           std::move(wire_dtype), std::move(transport),
-                                           dgc_options(dgc), tp_group.value_or(ProcessGroup())});
+                 std::move(group),
+                 Options{std::move(scheme), chunks, pack_values, std::move(wire_dtype),
+                         std::move(transport), milliseconds_of(timeout), dgc_options(dgc),
+                         tp_group.value_or(ProcessGroup())});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
-           py::arg("pack_values"), py::arg("wire_dtype"), py::arg("transport"),
+           py::arg("pack_values"), py::arg("wire_dtype"), py::arg("transport"), py::arg("timeout"),
            py::arg("dgc") = py::none(), py::arg("tp_group") = py::none())
       .def("hook", &hook, py::arg("bucket"))
       .def("compressed_hook", &compressed_hook, py::arg("bucket"), py::kw_only(),

@@ -31,7 +31,9 @@ class FutureCompletion final : public Completion {
   FutureCompletion(const at::Tensor& value, std::function<void()> before)
       : value_(torch::jit::toIValue(py::cast(value), c10::PyObjectType::get())),
         before_(std::move(before)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::PyObjectType::get())) {}
+        storages_(storages_of(value)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(c10::PyObjectType::get(),
+                                                         devices_of(value))) {}
 
   const IValueFuture& future() const { return future_; }
 
@@ -41,9 +43,9 @@ class FutureCompletion final : public Completion {
     } catch (const std::exception& error) {
       return failed(error.what());
     }
-    // The list says that no device has to be waited for; without it the value would be pickled to
+    // The list says which devices have to be waited for; without it the value would be pickled to
     // find out.
-    future_->markCompleted(value_, std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>{});
+    future_->markCompleted(value_, storages_);
   }
 
   void failed(const std::string& message) noexcept override {
@@ -51,8 +53,20 @@ class FutureCompletion final : public Completion {
   }
 
  private:
+  using Storages = std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>;
+
+  // For the future, memory of the CPU is ready when it is completed.
+  static std::vector<c10::Device> devices_of(const at::Tensor& value) {
+    return value.is_cpu() ? std::vector<c10::Device>{} : std::vector{value.device()};
+  }
+  static Storages storages_of(const at::Tensor& value) {
+    if (value.is_cpu() || !value.has_storage()) return {};
+    return {value.storage().getWeakStorageImpl()};
+  }
+
   c10::IValue value_;
   std::function<void()> before_;
+  Storages storages_;
   IValueFuture future_;
 };
 

@@ -25,6 +25,7 @@ class Engine:
         pack_values: bool,
         wire_dtype: str,
         transport: str,
+        timeout: float,
         dgc: dict[str, Any] | None = None,
         tp_group: dist.ProcessGroup | None = None,
     ) -> None: ...

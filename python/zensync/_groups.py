@@ -8,6 +8,7 @@ import atexit
 import os
 import weakref
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,10 @@ from zensync.dgc import DGC
 _engines: "weakref.WeakKeyDictionary[_C.Engine, weakref.finalize[..., _C.Engine]]" = (
     weakref.WeakKeyDictionary()
 )
+# Waits on a GPU end sooner than the group's timeout, at which torch's watchdog over NCCL would end
+# the whole process.
+_DEADLINE_SHARE = 0.9
+
 _clones: "weakref.WeakKeyDictionary[dist.ProcessGroup, int]" = weakref.WeakKeyDictionary()
 
 
@@ -45,6 +50,7 @@ def make_engine(
             pack_values=pack_values,
             wire_dtype=wire_dtype_name(wire_dtype),
             transport=transport,
+            timeout=_DEADLINE_SHARE * _timeout(clones[0]).total_seconds(),
             dgc=None if compressor is None else compressor.engine_options(clones[0].size()),
             tp_group=clones[1] if len(clones) > 1 else None,
         )
@@ -126,18 +132,25 @@ def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:
     """Of a group's operations. It is not inherited, so a clone must be told."""
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-    except RuntimeError as error:
-        raise ValueError(
-            f"the process group's backend {dist.get_backend(group)!r} does not move CPU tensors, "
-            "which zensync does: use init_process_group('cpu:gloo,cuda:nccl'), or give it a gloo "
-            "group, new_group(backend='gloo')"
-        ) from error
+    backend = _backend(group)
     backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     timeout = backend.options._timeout
     assert isinstance(timeout, timedelta)
     return timeout
+
+
+def _backend(group: dist.ProcessGroup) -> Any:
+    """The one that the first lane uses: see csrc/torch/lanes.h."""
+    for device in ["cpu", "cuda"] if _C.build_info()["cuda"] else ["cpu"]:
+        try:
+            return group._get_backend(torch.device(device))
+        except RuntimeError:
+            continue
+    raise ValueError(
+        f"the process group's backend {dist.get_backend(group)!r} moves no tensors of a kind that "
+        "this build of zensync handles: use init_process_group('cpu:gloo,cuda:nccl'), or give it a "
+        "gloo group, new_group(backend='gloo')"
+    )
 
 
 @atexit.register

@@ -10,6 +10,7 @@ from zensync import _C
 from zensync._checks import check_choice, check_keys, check_range
 from zensync._dgc_state import DGCState
 from zensync._groups import check_group, check_options, close_engine, make_engine
+from zensync._nccl import moves_gpu_tensors_by_nccl, reason_to_wait
 from zensync._report import no_statistics, summary_line, summary_table
 from zensync.dgc import DGC
 from zensync.statistics import Statistics
@@ -61,7 +62,15 @@ class State:
     to 1 GiB, without what eight iterations in a row did not need; close() gives it back.
     """
 
-    __slots__ = ("__weakref__", "_dgc", "_engine", "_iterations_before", "_logged", *_OPTIONS)
+    __slots__ = (
+        "__weakref__",
+        "_dgc",
+        "_engine",
+        "_iterations_before",
+        "_logged",
+        "_waits",
+        *_OPTIONS,
+    )
 
     def __init__(
         self,
@@ -97,6 +106,7 @@ class State:
         self._dgc = None if compressor is None else DGCState(compressor)
         self._iterations_before = 0  # of the run that this State was loaded from
         self._logged = 0
+        self._waits: bool | None = None  # unknown before the first bucket on a GPU
         self._engine: _C.Engine | None = None
         if dist.is_initialized():
             self._start()
@@ -118,7 +128,10 @@ class State:
         engine = self._engine or self._start()
         if self.log_every > 0 and bucket.index() == 0 and engine.rank == 0:
             self._log()
-        return engine.hook(bucket) if self._dgc is None else self._dgc.hook(engine, bucket)
+        future = engine.hook(bucket) if self._dgc is None else self._dgc.hook(engine, bucket)
+        if bucket.buffer().is_cuda and self._waits_for_each_bucket():
+            future.wait()
+        return future
 
     def stats(self) -> Statistics:
         """What was sent and how long it took.
@@ -180,6 +193,7 @@ class State:
         self._dgc = None if self.compressor is None else DGCState(self.compressor)
         self._iterations_before = 0
         self._logged = 0
+        self._waits = None
         self._engine = None
         self.load_state_dict(saved["state_dict"])
 
@@ -196,6 +210,16 @@ class State:
         if self._dgc is not None:
             self._dgc.start(self._engine, ranks=dist.get_world_size(self.process_group))
         return self._engine
+
+    def _waits_for_each_bucket(self) -> bool:
+        if self._waits is None:
+            reason = ""
+            if moves_gpu_tensors_by_nccl(self.process_group):
+                reason = reason_to_wait(self)
+            if reason:
+                logger.warning("buckets are synchronised one by one, beside NCCL: %s", reason)
+            self._waits = bool(reason)
+        return self._waits
 
     def _log(self) -> None:
         """Called when an iteration begins: everything earlier is finished."""

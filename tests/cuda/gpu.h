@@ -1,6 +1,12 @@
 // A simulated GPU with a CudaDevice on a stream of its own.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
 #include "cuda/cuda_device.h"
 #include "cuda/memory.h"
 #include "simulator/machine.h"
@@ -19,6 +25,22 @@ class Gpu {
   cudaStream_t stream() { return stream_; }
   void finish() {
     machine_.run_until([this] { return machine_.is_idle(); });
+  }
+
+  // The same bytes in the GPU's memory, and in the host's.
+  Buffer upload(std::span<const std::byte> bytes) {
+    const Buffer memory = cuda::stream_memory(stream_)(bytes.size());
+    const simulator::DeviceMemory::Access access(machine_.memory());
+    std::ranges::copy(bytes, memory.data);
+    return memory;
+  }
+  // What the queued work leaves there.
+  Buffer download(const Buffer& memory) {
+    finish();
+    auto bytes = std::make_shared<std::vector<std::byte>>(memory.bytes);
+    const simulator::DeviceMemory::Access access(machine_.memory());
+    std::copy_n(memory.data, memory.bytes, bytes->data());
+    return {bytes->data(), bytes->size(), bytes};
   }
 
  private:

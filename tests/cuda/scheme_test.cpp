@@ -2,48 +2,20 @@
 // schemes with CpuDevice: the same bits on every rank.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cluster.h"
 #include "gpu.h"
+#include "torch/cuda/staged_transport.h"
 
 namespace zen::test {
 namespace {
 
 using namespace scheme_test;
-
-// A transport that reads messages on the host, as the one over threads does, has to wait for the
-// stream that writes them.
-class StagedTransport final : public Transport {
- public:
-  StagedTransport(Transport& below, Gpu& gpu) : below_(below), gpu_(gpu) {}
-
-  int rank() const override { return below_.rank(); }
-  int size() const override { return below_.size(); }
-  Traits traits() const override { return below_.traits(); }
-  Ticket expect(const Tag& tag, std::span<const Expected> from) override {
-    return below_.expect(tag, from);
-  }
-  void send(Ticket ticket, std::span<const Outgoing> messages) override {
-    gpu_.finish();
-    below_.send(ticket, messages);
-  }
-  std::vector<Buffer> wait(Ticket ticket) override { return below_.wait(ticket); }
-  void all_reduce(const Buffer& data, DType dtype, Reduce reduce) override {
-    below_.all_reduce(data, dtype, reduce);
-  }
-  void agree(uint64_t fingerprint, const std::string& description) override {
-    below_.agree(fingerprint, description);
-  }
-  void fail() noexcept override { below_.fail(); }
-  Traffic traffic() const override { return below_.traffic(); }
-
- private:
-  Transport& below_;
-  Gpu& gpu_;
-};
 
 struct CudaAnswer {
   std::vector<Bytes> by_rank;
@@ -64,17 +36,27 @@ CudaAnswer run_on_gpus(const Traits& traits, const Job& job, uint64_t seed) {
       Gpu& gpu = *gpus[static_cast<size_t>(rank)];
       const simulator::Use use(gpu.machine());
       cuda::CudaDevice device = gpu.device();
-      StagedTransport transport(group.transport(rank), gpu);
+      uint64_t sends = 0;  // of which each waits once, because the host sends
+      StagedTransport transport(
+          group.transport(rank),
+          {gpu.stream(), cuda::stream_memory(gpu.stream()), cuda::pinned_memory(), [&] {
+             ++sends;
+             gpu.finish();
+           }});
       StrictObserver observer;
+      Bytes bytes = pack(job.inputs[static_cast<size_t>(rank)], job.dtype);
+      const Buffer gradient = gpu.upload(std::as_bytes(std::span(bytes)));
       const auto running = make_exchange(job, placement, 3, device, transport, observer,
-                                         answer.by_rank[static_cast<size_t>(rank)]);
+                                         {gradient, job.dtype, job.inputs[0].size()});
       running->prepare();
       running->post();
       running->finish();
       answer.waits[static_cast<size_t>(rank)] = gpu.machine().counters.synchronisations;
+      const Buffer result = gpu.download(gradient);
+      std::memcpy(bytes.data(), result.data, result.bytes);
+      answer.by_rank[static_cast<size_t>(rank)] = bytes;
     }).rethrow();
   }
-  for (const auto& gpu : gpus) gpu->finish();
   return answer;
 }
 
@@ -106,10 +88,29 @@ TEST_P(CudaSchemeTest, answer_is_that_of_the_cpu_to_the_bit) {
     }
 }
 
+TEST(CudaSchemeNarrow, float32_gradients_travel_as_bfloat16) {
+  size_t turn = 0;
+  for (const Scheme& scheme : schemes()) {
+    if (!scheme.narrows_values) continue;
+    for (const int ranks : {1, 3}) {
+      const Job job{
+          .scheme = std::string(scheme.name),
+          .inputs = make_inputs(scheme_test::Pattern::scattered, ranks, 1021, DType::f32, turn),
+          .divisor = 3,
+          .wire_dtype = DType::bf16};
+      SCOPED_TRACE(job.scheme + ", " + std::to_string(ranks) + " ranks");
+      ThreadGroup group(ranks, {.traits = kGlooTraits});
+      EXPECT_EQ(run_on_gpus(kGlooTraits, job, turn++).by_rank, run_job(group, job).by_rank);
+    }
+  }
+  EXPECT_GT(turn, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Schemes, CudaSchemeTest,
                          testing::Values("balanced_parallelism", "hierarchical", "agsparse",
                                          "sparcml", "sparcml_coo", "omnireduce", "sparse_ps",
-                                         "sparse_ps_broadcast"));
+                                         "sparse_ps_broadcast", "sparse_ps_scatter_allgather",
+                                         "allreduce", "zen_paper", "zen_paper_coo_pull"));
 
 // One wait in each phase of each chunk: select with encode, merge, decode_write.
 TEST(CudaSchemeWaits, one_in_each_phase) {

@@ -140,6 +140,34 @@ TEST(Simulator, waiting_for_an_event_behind_itself_is_a_fault) {
   cudaEventDestroy(event);
 }
 
+// Device memory is for kernels and copies: a host that reads it ends its program, unless it says
+// so.
+TEST(SimulatorDeathTest, host_reads_of_device_memory_are_caught) {
+  Gpu gpu(0);
+  void* memory = nullptr;
+  cudaMallocAsync(&memory, 100, gpu.stream);
+  const volatile auto* bytes = static_cast<const volatile unsigned char*>(memory);
+  EXPECT_DEATH(static_cast<void>(bytes[3]), "host touches the memory of a simulated GPU");
+  gpu.wait();
+  EXPECT_DEATH(static_cast<void>(bytes[3]), "host touches the memory of a simulated GPU");
+  const simulator::DeviceMemory::Access access(gpu.machine.memory());
+  EXPECT_EQ(bytes[3], 0xcd);
+}
+
+// What is freed is handed out again, with rubbish in it.
+TEST(Simulator, freed_memory_is_reused_and_forgotten) {
+  Gpu gpu(0);
+  void *first = nullptr, *second = nullptr;
+  cudaMallocAsync(&first, 100, gpu.stream);
+  cudaMemsetAsync(first, 1, 100, gpu.stream);
+  cudaFreeAsync(first, gpu.stream);
+  gpu.wait();
+  cudaMallocAsync(&second, 90, gpu.stream);
+  EXPECT_EQ(second, first);
+  const simulator::DeviceMemory::Access access(gpu.machine.memory());
+  EXPECT_EQ(static_cast<unsigned char*>(second)[0], 0xcd);
+}
+
 // Every warp operation that kernels may use, against what CUDA says it returns.
 __global__ void warp_operations(unsigned* out) {
   const unsigned lane = threadIdx.x % 32;

@@ -66,19 +66,16 @@ inline std::shared_ptr<const Placement> placement_of(const Job& job) {
                          scheme.placement == PlacementKind::whole ? 1 : ranks, job.seed);
 }
 
-// `gradient` becomes this rank's input, and later its answer.
+// `gradient` holds this rank's input, and later its answer.
 inline std::unique_ptr<Exchange> make_exchange(const Job& job,
                                                const std::shared_ptr<const Placement>& placement,
                                                uint32_t sequence, Device& device,
                                                Transport& transport, Observer& observer,
-                                               Bytes& gradient) {
-  const uint64_t numel = job.inputs[0].size();
-  gradient = pack(job.inputs[transport.rank()], job.dtype);
-  const Gradient view{{gradient.data(), gradient.size(), nullptr}, job.dtype, numel};
+                                               const Gradient& gradient) {
   const Context context{.device = device,
                         .transport = transport,
                         .observer = observer,
-                        .gradient = view,
+                        .gradient = gradient,
                         .placement = placement,
                         .layout = static_cast<uint32_t>(fingerprint_of(job)),
                         .sequence = sequence,
@@ -87,6 +84,18 @@ inline std::unique_ptr<Exchange> make_exchange(const Job& job,
                         .pack_values = job.pack_values,
                         .wire_dtype = job.wire_dtype};
   return find_scheme(job.scheme).make(context);
+}
+
+// `memory` becomes this rank's input, and later its answer.
+inline std::unique_ptr<Exchange> make_exchange(const Job& job,
+                                               const std::shared_ptr<const Placement>& placement,
+                                               uint32_t sequence, Device& device,
+                                               Transport& transport, Observer& observer,
+                                               Bytes& memory) {
+  memory = pack(job.inputs[transport.rank()], job.dtype);
+  return make_exchange(
+      job, placement, sequence, device, transport, observer,
+      Gradient{{memory.data(), memory.size(), nullptr}, job.dtype, job.inputs[0].size()});
 }
 
 // Runs the jobs as the engine does: each is prepared and posted before the one before it finishes.

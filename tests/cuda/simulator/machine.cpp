@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "fault.h"
-#include "rubbish.h"
 
 namespace zen::simulator {
 
@@ -31,24 +30,15 @@ Use::~Use() {
   current = before_;
 }
 
-Machine::~Machine() {
-  for (void* memory : memory_) free_rubbish(memory);
-}
-
 void* Machine::allocate(size_t bytes) {
   ++counters.allocations;
-  void* memory = allocate_rubbish(bytes);
   const std::lock_guard lock(mutex_);
-  memory_.insert(memory);
-  return memory;
+  return memory_.allocate(bytes);
 }
 
 void Machine::free(void* memory) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (memory_.erase(memory) == 0) throw Fault("memory is freed that is not the machine's");
-  }
-  free_rubbish(memory);
+  const std::lock_guard lock(mutex_);
+  memory_.free(memory);
 }
 
 Stream* Machine::make_stream() {
@@ -90,6 +80,7 @@ Stream* Machine::pick() {
 }
 
 void Machine::run_until(const std::function<bool()>& done) {
+  const DeviceMemory::Access access(memory_);
   while (!done()) {
     Stream* stream = pick();
     if (stream == nullptr) throw Fault("every stream waits for an event that nobody will record");

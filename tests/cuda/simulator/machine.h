@@ -13,10 +13,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
 #include "block.h"
+#include "device_memory.h"
 #include "random.h"
 
 namespace zen::simulator {
@@ -45,7 +45,7 @@ struct Counters {
 class Machine {
  public:
   explicit Machine(uint64_t seed = 0) : random_(seed) {}
-  ~Machine();  // drops what is still queued, and frees all device memory
+  // What is still queued is dropped.
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
@@ -61,9 +61,9 @@ class Machine {
   void launch(Stream* stream, Dim3 grid, Dim3 block, size_t shared_bytes,
               std::function<void()> body);
 
-  // Device memory: a block of the heap of exactly `bytes` bytes, filled with rubbish.
   void* allocate(size_t bytes);
-  void free(void* memory);
+  void free(void* memory);  // of work: see DeviceMemory
+  DeviceMemory& memory() { return memory_; }
 
   Counters counters;
 
@@ -79,8 +79,8 @@ class Machine {
 #endif
 
   Random random_;
-  std::mutex mutex_;  // guards the queues and the list of memory
-  std::unordered_set<void*> memory_;
+  DeviceMemory memory_;
+  std::mutex mutex_;  // guards the queues and the memory
   std::vector<std::unique_ptr<Stream>> streams_;
   BlockRunner runners_[kRunners];
 };

@@ -32,8 +32,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 
-// Every allocation is a block of the heap of exactly its size, filled with rubbish. A block is
-// freed when the stream comes to it.
+// Device memory is touched by kernels and copies only: see device_memory.h. A block is freed when
+// the stream comes to it. The host's is a block of the heap of exactly its size, filled with
+// rubbish.
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);

@@ -1,0 +1,67 @@
+#include "torch/lane.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/cpu_device.h"
+#include "core/error.h"
+
+namespace zen {
+
+namespace {
+
+class CpuLane final : public Lane {
+ public:
+  CpuLane(const ProcessGroup& group, Mode mode)
+      : group_(C10dTransport::make(
+            group, mode, {.allocate = [this](size_t bytes) { return device_.allocate(bytes); }})) {}
+
+  ~CpuLane() override {
+    group_.reset();
+    device_.pool().trim();
+  }
+
+  Device& device() override { return device_; }
+  Transport& transport() override { return *group_; }
+  C10dTransport& group() override { return *group_; }
+  void end_iteration() override { device_.pool().end_round(); }
+
+ private:
+  CpuDevice device_;
+  std::unique_ptr<C10dTransport> group_;
+};
+
+}  // namespace
+
+Arrival::Arrival(const at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return;
+  const c10::impl::VirtualGuardImpl backend(tensor.device().type());
+  const c10::Stream stream = backend.getStream(tensor.device());
+  if (is_captured(stream))
+    throw InvalidArgument(
+        "zensync cannot be captured in a CUDA graph, because the sizes of its messages are found "
+        "out on the way: capture the forward and backward pass with model.no_sync(), or train "
+        "without graphs");
+  event_.emplace(tensor.device().type());
+  event_->record(stream);
+}
+
+void Arrival::hand_to(const std::optional<c10::Stream>& stream, const at::Tensor& tensor) const {
+  if (!event_ || !stream) return;
+  event_->block(*stream);
+  c10::impl::VirtualGuardImpl(stream->device_type())
+      .recordDataPtrOnStream(tensor.storage().data_ptr(), *stream);
+}
+
+Mode mode_on(c10::DeviceType type, const LaneOptions& options) {
+  const Mode best = C10dTransport::best_mode(options.group, type);
+  if (options.mode == Mode::capacity && best != Mode::capacity)
+    throw InvalidArgument("transport 'capacity' works on gloo only: choose exact");
+  return options.mode.value_or(best);
+}
+
+std::unique_ptr<Lane> make_lane(at::Device device, const LaneOptions& options) {
+  if (!device.is_cpu()) return make_cuda_lane(device, options);
+  return std::make_unique<CpuLane>(options.group, mode_on(c10::DeviceType::CPU, options));
+}
+
+}  // namespace zen
