@@ -14,65 +14,19 @@
 #include "core/select_elements.h"
 #include "cuda/decode_write.h"
 #include "cuda/dense_sum.h"
-#include "cuda/encode.h"
 #include "cuda/error.h"
 #include "cuda/hash_elements.h"
 #include "cuda/merge.h"
-#include "cuda/narrow.h"
 #include "cuda/scan.h"
 #include "cuda/select.h"
+#include "cuda/selecting.h"
+#include "cuda/selection_tables.h"
 #include "cuda/step.h"
+#include "cuda/unpack.h"
 
 namespace zen::cuda {
 
 namespace {
-
-SlotTable table_of(const ShardSelection& selection) {
-  return SlotTable::at(selection.masks.data, selection.shard.slots);
-}
-
-uint64_t block_elements_of(const ShardSelection& selection) {
-  return *reinterpret_cast<const uint64_t*>(selection.presence.data);
-}
-
-// The counts of a selection, in the order of Count.
-void set_counts(ShardSelection& selection, const uint64_t* totals) {
-  selection.count = totals[kValues];
-  selection.present_words = totals[kPresent];
-  selection.full_words = totals[kFull];
-  auto block_elements = std::make_shared<uint64_t>(totals[kBlockElements]);
-  selection.presence = {reinterpret_cast<std::byte*>(block_elements.get()), sizeof(uint64_t),
-                        block_elements};
-}
-
-// Scans of a table's four counts; the totals go to totals[0, kCounts), if not null.
-void add_scans(std::vector<ScanList>& lists, const SlotTable& table, uint64_t* totals) {
-  for (int which = 0; which < kCounts; ++which)
-    lists.push_back(
-        {table.count(which), table.tiles(), totals == nullptr ? nullptr : totals + which});
-}
-
-void run_scans(Step& step, const std::vector<ScanList>& lists, cudaStream_t stream) {
-  scan(step.upload(std::span<const ScanList>(lists)), static_cast<unsigned>(lists.size()), stream);
-}
-
-// core's plan goes by counts alone, but for `blocks`, whose count was taken on the device.
-Plan plan_of(const ShardSelection& selection, const Format& format) {
-  if (format.encoding != Encoding::blocks) return format.plan(selection);
-  const uint64_t elements = block_elements_of(selection);
-  return {elements, (elements + kWordElems - 1) / kWordElems,
-          8 * words_for_bits((selection.shard.slots + 3) / 4), 0};
-}
-
-EliasFano list_of(const ShardSelection& selection, Encoding encoding) {
-  if (encoding == Encoding::positions) return {selection.count, selection.shard.elements};
-  return {selection.present_words, selection.shard.slots};
-}
-
-void refuse_packing(const EncodeOptions& options) {
-  if (options.pack_values)
-    throw InvalidArgument("values cannot be packed on a CUDA device: use pack_values=False");
-}
 
 HashJob job_of(const HierarchicalHash& hash) {
   HashJob job;
@@ -99,16 +53,6 @@ struct CudaDevice::Input {
   Identity expected;
   DType dtype;
   Shard shard;
-};
-
-// Rooms, and what kernels know of them.
-struct CudaDevice::Selecting {
-  Selection selection;
-  std::vector<SelectJob> on_host;
-  const SelectJob* jobs = nullptr;  // device memory
-  unsigned count = 0;
-  uint64_t tiles = 0;  // of the largest shard
-  std::vector<ScanList> scans;
 };
 
 struct CudaDevice::Indices {
@@ -156,14 +100,15 @@ ShardMap CudaDevice::map_of(const Shard& shard) {
 }
 
 // Rooms for what the owners of a range are to send. The counts go to totals[0, owners * kCounts).
-CudaDevice::Selecting CudaDevice::rooms(Step& step, const Placement& placement, WordRange range,
-                                        DType dtype, uint64_t* totals) {
+Selecting CudaDevice::rooms(Step& step, const Placement& placement, WordRange range, DType dtype,
+                            uint64_t* totals, bool takes) {
   Selecting selecting;
   for (int owner = 0; owner < placement.owners(); ++owner) {
     selecting.selection.push_back(room_for(placement.shard(owner, range), dtype));
     const ShardSelection& room = selecting.selection.back();
     const SlotTable table = table_of(room);
-    selecting.on_host.push_back({map_of(room.shard), table, room.message.data + kHeaderBytes});
+    selecting.on_host.push_back(
+        {map_of(room.shard), table, room.message.data + kHeaderBytes, takes});
     add_scans(selecting.scans, table, totals + owner * kCounts);
     selecting.tiles = std::max(selecting.tiles, table.tiles());
   }
@@ -174,7 +119,7 @@ CudaDevice::Selecting CudaDevice::rooms(Step& step, const Placement& placement, 
 
 // From masks and counts of tiles to values, and to the counts on the host.
 Selection CudaDevice::gather(Step& step, const Gradient& gradient, Selecting selecting) {
-  run_scans(step, selecting.scans, stream_);
+  step.scan(selecting.scans);
   select_gather(gradient.dtype, gradient.data.data, selecting.jobs, selecting.count,
                 selecting.tiles, stream_);
   const std::span<const uint64_t> results = step.read_results();
@@ -186,8 +131,7 @@ Selection CudaDevice::gather(Step& step, const Gradient& gradient, Selecting sel
 Selection CudaDevice::select(const Gradient& gradient, const Placement& placement,
                              WordRange range) {
   check_selectable(gradient, placement, range);
-  if (gradient.dgc != nullptr)
-    throw InvalidArgument("DGC does not run on a CUDA device: use no compressor");
+  if (gradient.dgc != nullptr) return dgc_select(gradient, placement, range);
   if (placement.kind() == PlacementKind::hashed_elements)
     return select_elements(gradient, placement, range);
   Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
@@ -212,7 +156,7 @@ CudaDevice::Indices CudaDevice::list_nonzeros(const Gradient& gradient, WordRang
   select_mark(gradient.dtype, gradient.data.data, on_device, 1, job.table.tiles(), stream_);
   std::vector<ScanList> scans;
   add_scans(scans, job.table, totals);
-  run_scans(step, scans, stream_);
+  step.scan(scans);
   Indices indices;
   indices.count = step.read_results()[kValues];
   indices.memory = device_memory_(indices.count * sizeof(uint32_t));
@@ -251,79 +195,14 @@ Selection CudaDevice::select_elements(const Gradient& gradient, const Placement&
   }
 }
 
-// The narrow values get a room of their own: threads that wrote them over the wide ones would
-// overtake each other.
-void CudaDevice::narrow(Step& step, Selection& selection, DType dtype) {
-  std::vector<NarrowJob> jobs;
-  std::vector<Buffer> wide;
-  uint64_t most = 0;
-  for (ShardSelection& shard : selection) {
-    if (shard.dtype == dtype) continue;
-    if (shard.dtype != DType::f32)
-      throw InvalidArgument(std::string("only float32 values can be narrowed, not ") +
-                            name_of(shard.dtype));
-    wide.push_back(
-        std::exchange(shard.message, device_memory_(selection_capacity(shard.shard, dtype))));
-    shard.dtype = dtype;
-    jobs.push_back(
-        {wide.back().data + kHeaderBytes, shard.message.data + kHeaderBytes, shard.count});
-    most = std::max(most, shard.count);
-  }
-  if (jobs.empty()) return;
-  cuda::narrow(dtype, step.upload(std::span<const NarrowJob>(jobs)),
-               static_cast<unsigned>(jobs.size()), most, stream_);
-}
-
-std::vector<Buffer> CudaDevice::encode(Selection&& selection, const EncodeOptions& options,
-                                       const Identity& identity) {
-  refuse_packing(options);
-  Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
-  if (options.narrow_to) narrow(step, selection, *options.narrow_to);
-  std::vector<Buffer> messages;
-  std::vector<EncodeJob> jobs;
-  uint64_t tiles = 0;
-  bool spreads = false;
-  for (const ShardSelection& shard : selection) {
-    const Format& format = resolve(shard, options.choice);
-    const Plan plan = plan_of(shard, format);
-    Header header = header_of(shard, format, plan);
-    header.identity = identity;
-    EncodeJob job;
-    job.map = map_of(shard.shard);
-    job.table = table_of(shard);
-    job.encoding = format.encoding;
-    job.flags = plan.flags;
-    job.values = shard.message.data + kHeaderBytes;
-    job.value_bytes = header.value_bytes;
-    job.index_offset = header.index_offset();
-    job.index_words = header.index_bytes / 8;
-    job.list = list_of(shard, format.encoding);
-    write_header(header, job.header);
-    const bool fits = !job.spreads() && shard.message.bytes >= header.message_bytes();
-    const Buffer message = fits ? shard.message : device_memory_(header.message_bytes());
-    if (!fits && !job.spreads()) copy(message.data + kHeaderBytes, job.values, header.value_bytes);
-    job.message = message.data;
-    messages.push_back(message.slice(0, header.message_bytes()));
-    tiles = std::max(tiles, job.table.tiles());
-    spreads = spreads || job.spreads();
-    jobs.push_back(job);
-  }
-  const auto count = static_cast<unsigned>(jobs.size());
-  const EncodeJob* on_device = step.upload(std::span<const EncodeJob>(jobs));
-  encode_envelopes(on_device, count, tiles, stream_);
-  if (spreads) encode_spread_values(selection[0].dtype, on_device, count, tiles, stream_);
-  encode_indices(on_device, count, tiles, stream_);
-  return messages;
-}
-
 // `results` gets a word for each input that is not 0 if it is bad, then the same for all of them,
 // then the count of each.
 CudaDevice::Opening CudaDevice::open(Step& step, std::span<const Input> inputs, uint64_t* results) {
   const auto count = static_cast<unsigned>(inputs.size());
   auto* opened = reinterpret_cast<Opened*>(step.scratch(count * sizeof(Opened)));
   std::vector<OpenJob> jobs;
-  std::vector<ScanList> bit_scans, presence_scans, count_scans;
-  uint64_t tiles = 0, bit_tiles = 0;
+  std::vector<ScanList> body_scans, bit_scans, presence_scans, count_scans;
+  uint64_t tiles = 0, bit_tiles = 0, most_chunks = 0;
   for (unsigned at = 0; at < count; ++at) {
     const Input& input = inputs[at];
     check_alignment(input.message);
@@ -341,6 +220,16 @@ CudaDevice::Opening CudaDevice::open(Step& step, std::span<const Input> inputs, 
     job.presence_sums = job.presence + presence_words;
     job.high_sums = job.presence_sums + job.table.tiles() + 1;
     job.flag_sums = job.high_sums + own_bit_tiles + 1;
+    if (unpacks_) {
+      // Packing saves less than half.
+      job.unpacked_bytes =
+          std::min(input.shard.elements * size_of(input.dtype), uint64_t{2} * input.message.bytes);
+      job.unpacked = step.scratch(job.unpacked_bytes);
+      const uint64_t chunks = ChunkCounts{job.unpacked_bytes / size_of(input.dtype)}.chunks();
+      job.body_sums = reinterpret_cast<uint64_t*>(step.cleared(8 * (chunks + 1)));
+      body_scans.push_back({job.body_sums, chunks});
+      most_chunks = std::max(most_chunks, chunks);
+    }
     job.opened = opened + at;
     job.bad = results + at;
     job.any_bad = results + count;
@@ -355,19 +244,25 @@ CudaDevice::Opening CudaDevice::open(Step& step, std::span<const Input> inputs, 
   }
   const OpenJob* on_device = step.upload(std::span<const OpenJob>(jobs));
   open_headers(on_device, count, stream_);
+  if (unpacks_) {
+    unpack_measure(tables(), on_device, count, most_chunks, stream_);
+    step.scan(body_scans);
+    unpack_write(tables(), on_device, count, most_chunks, stream_);
+  }
   open_count_bits(on_device, count, bit_tiles, stream_);
-  run_scans(step, bit_scans, stream_);
+  step.scan(bit_scans);
   open_numbers(on_device, count, bit_tiles, stream_);
   open_sum_presence(on_device, count, tiles, stream_);
-  run_scans(step, presence_scans, stream_);
+  step.scan(presence_scans);
   open_masks(on_device, count, tiles, stream_);
-  run_scans(step, count_scans, stream_);
+  step.scan(count_scans);
   open_offsets(on_device, count, tiles, stream_);
   return {on_device, tiles};
 }
 
-// Lets the host say what is wrong with the first bad message. `bad` is 0 for a good one.
-void CudaDevice::check(std::span<const Input> inputs, std::span<const uint64_t> bad) {
+// Whether all messages are good; `bad` is 0 for those. If not the host says what is wrong with the
+// first one, unless it was only packed where nobody expected it.
+bool CudaDevice::accepts(std::span<const Input> inputs, std::span<const uint64_t> bad) {
   for (size_t at = 0; at < inputs.size(); ++at) {
     if (bad[at] == 0) continue;
     const Input& input = inputs[at];
@@ -376,14 +271,18 @@ void CudaDevice::check(std::span<const Input> inputs, std::span<const uint64_t> 
         cudaMemcpyAsync(copy.data, input.message.data, copy.bytes, cudaMemcpyDeviceToHost, stream_),
         "copying a malformed message");
     wait_();
-    zen::open(copy, input.shard, input.dtype, input.expected, BufferPool().allocator());
-    throw MalformedMessage("malformed message: a CUDA device cannot read packed values");
+    const OpenMessage opened =
+        zen::open(copy, input.shard, input.dtype, input.expected, BufferPool().allocator());
+    if (!opened.header.packed || unpacks_)
+      throw MalformedMessage("malformed message: a CUDA device cannot read what the host can");
+    unpacks_ = true;
+    return false;
   }
+  return true;
 }
 
 Merged CudaDevice::merge(std::span<const Incoming> messages, const Shard& shard, DType dtype,
                          float divisor, const EncodeOptions& options, const Identity& outgoing) {
-  refuse_packing(options);
   if (messages.empty()) throw InvalidArgument("there is no message to merge");
   std::vector<Input> inputs;
   for (const Incoming& incoming : messages)
@@ -404,10 +303,10 @@ Merged CudaDevice::merge(std::span<const Incoming> messages, const Shard& shard,
   merge_unite(job, stream_);
   std::vector<ScanList> scans;
   add_scans(scans, job.table, results + totals_at);
-  run_scans(step, scans, stream_);
+  step.scan(scans);
   merge_add(dtype, job, stream_);
   const std::span<const uint64_t> found = step.read_results();
-  check(inputs, found);
+  if (!accepts(inputs, found)) return merge(messages, shard, dtype, divisor, options, outgoing);
   set_counts(sum[0], found.data() + totals_at);
   held_.clear();
   const uint64_t listed = sum[0].count;
@@ -437,7 +336,7 @@ uint64_t CudaDevice::decode_write(std::span<const Update> updates, const Gradien
   cuda::decode_write(gradient.dtype, opening.jobs, static_cast<unsigned>(count), opening.tiles,
                      gradient.data.data, stream_);
   const std::span<const uint64_t> found = step.read_results();
-  check(inputs, found);
+  if (!accepts(inputs, found)) return decode_write(updates, gradient);
   uint64_t listed = 0;
   for (size_t at = 0; at < count; ++at) listed += found[count + 1 + at];
   held_.clear();

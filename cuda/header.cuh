@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/open.h"
+#include "cuda/packing_tables.h"
 #include "cuda/tile.cuh"
 #include "cuda/words_kinds.h"
 
@@ -26,12 +27,20 @@ __device__ inline bool is_expected(const OpenJob& job) {
          field<uint16_t>(in, 18) == job.expected.source;
 }
 
+// Packed values take fewer bytes than they have, and there is room for them as they were.
+__device__ inline bool value_bytes_fit(const OpenJob& job, const Opened& opened) {
+  const uint64_t raw = opened.count * size_of(job.dtype);
+  if (opened.value_bytes > job.bytes - kHeaderBytes) return false;
+  if (!opened.packed) return opened.value_bytes == raw;
+  return opened.value_bytes < raw && raw <= job.unpacked_bytes &&
+         ChunkCounts{opened.count}.chunks() * packing::kEntryBytes <= opened.value_bytes;
+}
+
 // Sizes within the message and counts within the shard. Written so that nothing can overflow.
-__device__ inline bool sizes_fit(const OpenJob& job, uint64_t count, uint64_t present,
-                                 uint64_t value_bytes, uint64_t index_bytes) {
-  if (present > job.map.slots || count > job.map.elements) return false;
-  if (value_bytes != count * size_of(job.dtype) || value_bytes > job.bytes - kHeaderBytes)
-    return false;
+__device__ inline bool sizes_fit(const OpenJob& job, const Opened& opened, uint64_t index_bytes) {
+  const uint64_t value_bytes = opened.value_bytes;
+  if (opened.present > job.map.slots || opened.count > job.map.elements) return false;
+  if (!value_bytes_fit(job, opened)) return false;
   if (index_bytes == 0) return true;
   const uint64_t offset = (kHeaderBytes + value_bytes + 7) / 8 * 8;
   if (index_bytes % 8 != 0 || offset > job.bytes || index_bytes > job.bytes - offset) return false;
@@ -112,9 +121,11 @@ __device__ inline bool read_header_of(const OpenJob& job, Opened& opened) {
   opened.flags = field<uint8_t>(in, 5);
   opened.present = field<uint32_t>(in, 20);
   opened.count = field<uint64_t>(in, 24);
-  const uint64_t value_bytes = field<uint64_t>(in, 32), index_bytes = field<uint64_t>(in, 40);
-  if ((opened.flags & 0x80) != 0) return false;  // packed values
-  if (!sizes_fit(job, opened.count, opened.present, value_bytes, index_bytes)) return false;
+  opened.packed = (opened.flags & 0x80) != 0;
+  opened.flags &= 0x7f;
+  opened.value_bytes = field<uint64_t>(in, 32);
+  const uint64_t value_bytes = opened.value_bytes, index_bytes = field<uint64_t>(in, 40);
+  if (!sizes_fit(job, opened, index_bytes)) return false;
   opened.index_words = index_bytes / 8;
   opened.index = reinterpret_cast<const uint64_t*>(in + (kHeaderBytes + value_bytes + 7) / 8 * 8);
   return index_fits(job, opened);

@@ -3,15 +3,11 @@
 #include "cuda/elias_fano.cuh"
 #include "cuda/error.h"
 #include "cuda/header.cuh"
+#include "cuda/verdict.cuh"
 
 namespace zen::cuda {
 
 namespace {
-
-__device__ void reject(const OpenJob& job) {
-  atomic_or(job.bad, 1);
-  atomic_or(job.any_bad, 1);
-}
 
 __global__ void __launch_bounds__(kTileSlots) read_headers(const OpenJob* jobs, unsigned count) {
   const unsigned at = blockIdx.x * kTileSlots + threadIdx.x;
@@ -20,19 +16,6 @@ __global__ void __launch_bounds__(kTileSlots) read_headers(const OpenJob* jobs, 
   Opened opened;
   if (!read_header_of(job, opened)) reject(job);
   *job.opened = opened;
-}
-
-// A job whose header was fit to be read. The same for the whole block.
-__device__ bool is_readable(const OpenJob& job) {
-  return *job.bad == 0;
-}
-
-// The same where other blocks may be rejecting the message: one thread looks for all of the block.
-__device__ bool is_still_readable(const OpenJob& job, uint64_t* shared) {
-  if (threadIdx.x == 0)
-    *shared = atomicOr(reinterpret_cast<unsigned long long*>(job.bad), 0ull) == 0;
-  __syncthreads();
-  return *shared != 0;
 }
 
 __device__ bool has_list(const Opened& opened) {

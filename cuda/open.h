@@ -23,7 +23,8 @@ namespace zen::cuda {
 struct Opened {
   Encoding encoding = Encoding::dense;
   uint8_t flags = 0;
-  uint64_t count = 0, present = 0;
+  bool packed = false;
+  uint64_t count = 0, present = 0, value_bytes = 0;
   const uint64_t* index = nullptr;
   uint64_t index_words = 0;
   EliasFano list{0, 0};                         // of `positions`, or of the slots of `words`
@@ -42,16 +43,23 @@ struct OpenJob {
   uint64_t* presence_sums = nullptr;  // by tile of slots
   uint64_t* high_sums = nullptr;      // by tile of the list's high words
   uint64_t* flag_sums = nullptr;      // by tile of flag words
+  uint64_t* body_sums = nullptr;      // by chunk of packed values
+  std::byte* unpacked = nullptr;      // where packed values go; null: there is no room for any
+  uint64_t unpacked_bytes = 0;
   Opened* opened = nullptr;
   uint64_t* bad = nullptr;      // becomes 1 if the message is malformed
   uint64_t* any_bad = nullptr;  // the same for the whole batch
 
-  constexpr const std::byte* values() const { return message + kHeaderBytes; }
+  // REQUIRES: the message is readable, and its values have been unpacked.
+  constexpr const std::byte* values() const {
+    return opened->packed ? unpacked : message + kHeaderBytes;
+  }
   // Tiles of words of the longest bit string that an index of so many slots can have.
   static constexpr uint64_t bit_tiles(uint64_t slots) { return SlotTable::tiles(2 * slots + 1); }
 };
 
-// The steps, in order; the host scans in between: after count_bits high_sums and flag_sums, after
+// The steps, in order, with those of unpack.h behind the first; the host scans in between: after
+// unpack_measure body_sums, after count_bits high_sums and flag_sums, after
 // sum_presence presence_sums, after read_masks the table's counts.
 void open_headers(const OpenJob* jobs, unsigned count, cudaStream_t stream);
 void open_count_bits(const OpenJob* jobs, unsigned count, uint64_t most_bit_tiles,

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kTileSlots)
 
 template <class Bits>
 __global__ void __launch_bounds__(kTileSlots)
-    gather_tile(const Bits* gradient, const SelectJob* jobs, unsigned count) {
+    gather_tile(Bits* gradient, const SelectJob* jobs, unsigned count) {
   ZEN_SHARED(uint64_t, scratch, kWarps);
   const Place place = place_of_block(count);
   const SelectJob& job = jobs[place.job];
@@ -75,8 +75,10 @@ __global__ void __launch_bounds__(kTileSlots)
   Bits* values = reinterpret_cast<Bits*>(job.values);
   for_each_slot(place.tile, own_mask, own_offset, [&](uint64_t at, uint64_t mask, uint64_t offset) {
     for_own_elements([&](unsigned elem) {
-      if (lists(mask, elem))
-        values[offset + rank_of(mask, elem)] = gradient[job.map.element(at, elem)];
+      if (!lists(mask, elem)) return;
+      Bits& element = gradient[job.map.element(at, elem)];
+      values[offset + rank_of(mask, elem)] = element;
+      if (job.takes) element = 0;
     });
   });
 }
@@ -96,16 +98,16 @@ void select_mark(DType dtype, std::byte* gradient, const SelectJob* jobs, unsign
   check_launch("mark_tile");
 }
 
-void select_gather(DType dtype, const std::byte* gradient, const SelectJob* jobs, unsigned count,
+void select_gather(DType dtype, std::byte* gradient, const SelectJob* jobs, unsigned count,
                    uint64_t most_tiles, cudaStream_t stream) {
   if (most_tiles == 0) return;
   const dim3 grid(static_cast<unsigned>(most_tiles * count));
   if (size_of(dtype) == 4)
     launch(gather_tile<uint32_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<const uint32_t*>(gradient), jobs, count);
+           reinterpret_cast<uint32_t*>(gradient), jobs, count);
   else
     launch(gather_tile<uint16_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<const uint16_t*>(gradient), jobs, count);
+           reinterpret_cast<uint16_t*>(gradient), jobs, count);
   check_launch("gather_tile");
 }
 

@@ -23,6 +23,7 @@ struct SelectJob {
   ShardMap map;
   SlotTable table;
   std::byte* values = nullptr;  // room for every element of the shard
+  bool takes = false;           // gathering leaves zeros in the gradient
 };
 
 // Fills masks and counts (not yet scanned), and rewrites -0.0 to +0.0 in the gradient.
@@ -30,7 +31,7 @@ void select_mark(DType dtype, std::byte* gradient, const SelectJob* jobs, unsign
                  uint64_t most_tiles, cudaStream_t stream);
 
 // Fills offsets and values. REQUIRES: the counts have been scanned.
-void select_gather(DType dtype, const std::byte* gradient, const SelectJob* jobs, unsigned count,
+void select_gather(DType dtype, std::byte* gradient, const SelectJob* jobs, unsigned count,
                    uint64_t most_tiles, cudaStream_t stream);
 
 }  // namespace zen::cuda

@@ -11,6 +11,7 @@
 
 #include "core/buffer.h"
 #include "cuda/portable.h"
+#include "cuda/scan.h"
 
 namespace zen::cuda {
 
@@ -35,6 +36,12 @@ class Step {
   template <class T>
   const T* upload(std::span<const T> table) {
     return reinterpret_cast<const T*>(upload_bytes(std::as_bytes(table)));
+  }
+
+  // Scans lists that the host names.
+  void scan(const std::vector<ScanList>& lists) {
+    cuda::scan(upload(std::span<const ScanList>(lists)), static_cast<unsigned>(lists.size()),
+               stream_);
   }
 
   // `count` words on the device, all 0, that read_results() copies to the host.

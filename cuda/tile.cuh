@@ -134,4 +134,11 @@ __device__ inline uint64_t rank_of(uint64_t mask, unsigned elem) {
   return popcount(mask & low_bits(elem));
 }
 
+// The predicates of a lane's two elements, as one mask of the word's 64. Every lane of the warp
+// calls it.
+__device__ inline uint64_t ballot_of_two(bool low, bool high) {
+  const unsigned first = __ballot_sync(kAllLanes, low), second = __ballot_sync(kAllLanes, high);
+  return first | uint64_t{second} << kWarpLanes;
+}
+
 }  // namespace zen::cuda

@@ -5,6 +5,7 @@
 
 #include "core/decode_write.h"
 #include "core/dense_sum.h"
+#include "core/dgc_sample.h"
 #include "core/fragment.h"
 #include "core/merge.h"
 #include "core/narrow.h"
@@ -22,6 +23,10 @@ Selection CpuDevice::select(const Gradient& gradient, const Placement& placement
   if (gradient.dgc != nullptr)
     return dgc_select(gradient, placement, range, *gradient.dgc, allocate_, isa_);
   return zen::select(gradient, placement, range, allocate_, isa_);
+}
+
+void CpuDevice::sample(DgcSampler& sampler, const Gradient& gradient, const DgcPass& pass) {
+  sampler.observe(gradient, pass, 0, gradient.numel);
 }
 
 std::vector<Buffer> CpuDevice::encode(Selection&& selection, const EncodeOptions& options,

@@ -16,6 +16,7 @@ class CpuDevice final : public Device {
 
   Buffer allocate(size_t bytes) override;
   Selection select(const Gradient& gradient, const Placement& placement, WordRange range) override;
+  void sample(DgcSampler& sampler, const Gradient& gradient, const DgcPass& pass) override;
   std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,
                              const Identity& identity) override;
   Merged merge(std::span<const Incoming> messages, const Shard& shard, DType dtype, float divisor,

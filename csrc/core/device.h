@@ -19,6 +19,8 @@
 
 namespace zen {
 
+class DgcSampler;
+
 // One input of merge(). Partial sums travel as float32, so inputs may differ in dtype.
 struct Incoming {
   Buffer message;
@@ -58,6 +60,9 @@ class Device {
   // result has one entry per owner. Ranges of one gradient come in ascending order.
   virtual Selection select(const Gradient& gradient, const Placement& placement,
                            WordRange range) = 0;
+
+  // sampler.observe() of the whole gradient, which is this device's, as is the memory of the pass.
+  virtual void sample(DgcSampler& sampler, const Gradient& gradient, const DgcPass& pass) = 0;
 
   // One message per owner, in owner order.
   virtual std::vector<Buffer> encode(Selection&& selection, const EncodeOptions& options,

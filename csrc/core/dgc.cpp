@@ -60,8 +60,8 @@ Dgc::Dgc(const DgcOptions& options, DgcPool* pool)
   check(options);
 }
 
-DgcPass& Dgc::begin_bucket(const Gradient& gradient, const DgcMemory& memory, float scale,
-                           float clip, const std::vector<DgcSegment>& segments) {
+DgcPass& Dgc::begin_bucket(Device& device, const Gradient& gradient, const DgcMemory& memory,
+                           float scale, float clip, const std::vector<DgcSegment>& segments) {
   pass_ = {.rule = options_.rule,
            .residual = memory.residual,
            .momentum = memory.momentum,
@@ -77,7 +77,7 @@ DgcPass& Dgc::begin_bucket(const Gradient& gradient, const DgcMemory& memory, fl
     pass_.threshold = 1;
     pass_.budget = UINT64_MAX;
   } else if (options_.per_bucket || state_.threshold == 0) {
-    aim_at_bucket(gradient, segments);
+    aim_at_bucket(device, gradient, segments);
   } else {
     pass_.threshold = state_.threshold;
     if (is_first_bucket) pass_.budget = budget_for(state_.elements);
@@ -91,11 +91,12 @@ DgcPass& Dgc::begin_bucket(const Gradient& gradient, const DgcMemory& memory, fl
   return pass_;
 }
 
-void Dgc::aim_at_bucket(const Gradient& gradient, const std::vector<DgcSegment>& segments) {
+void Dgc::aim_at_bucket(Device& device, const Gradient& gradient,
+                        const std::vector<DgcSegment>& segments) {
   DgcSamples samples;
   DgcSampler sampler(samples, wanted_samples(density()), stride_of_ratio(options_.sample_ratio),
                      sampling_seed(), segments);
-  sampler.observe(gradient, pass_, 0, gradient.numel);
+  device.sample(sampler, gradient, pass_);
   uint64_t elements = counted_elements(segments);
   if (pool_ != nullptr) {
     samples = pool_->gather(std::move(samples));

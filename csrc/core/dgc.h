@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/device.h"
 #include "core/dgc_pass.h"
 #include "core/dgc_sample.h"
 #include "core/gradient.h"
@@ -75,8 +76,9 @@ class Dgc {
 
   // The pass of the next bucket, valid until the following begin_bucket(). `scale` is the loss
   // scale of the gradient, `clip` the factor of clip_factor().
-  DgcPass& begin_bucket(const Gradient& gradient, const DgcMemory& memory, float scale, float clip,
-                        const std::vector<DgcSegment>& segments);
+  // Gradient and memory are the device's.
+  DgcPass& begin_bucket(Device& device, const Gradient& gradient, const DgcMemory& memory,
+                        float scale, float clip, const std::vector<DgcSegment>& segments);
 
   // After the last bucket's pass. Collective over the pool.
   void end_iteration();
@@ -90,7 +92,8 @@ class Dgc {
 
  private:
   double density() const { return density_at(options_, state_.iteration); }
-  void aim_at_bucket(const Gradient& gradient, const std::vector<DgcSegment>& segments);
+  void aim_at_bucket(Device& device, const Gradient& gradient,
+                     const std::vector<DgcSegment>& segments);
   void correct(DgcSamples& samples, double target);
   void aim(DgcSamples& samples);
   uint64_t budget_for(uint64_t elements) const;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/dgc_guess.h"
 #include "core/dgc_pass.h"
 #include "core/dgc_select_kernels.h"
 #include "core/dgc_words_scalar.h"
@@ -19,22 +20,6 @@ void keep_every_other(std::vector<uint32_t>& values) {
   const size_t kept = (values.size() + 1) / 2;
   for (size_t i = 0; i < kept; ++i) values[i] = values[2 * i];
   values.resize(kept);
-}
-
-// Of the element in the next iteration: see the top of dgc_sample.h. Where the residual was empty,
-// what is left of it and the gradient are the same number, and one sign would be as wrong as the
-// other; two independent ones add up to the root of the sum of their squares. A guess of NaN is
-// none.
-MagnitudeBits guess_next(float rest, float u, float g, bool was_empty, const DgcPass& pass) {
-  const bool has_momentum = pass.momentum != nullptr;
-  float idle_u = u;
-  const float idle = dgc_increment(0, has_momentum ? &idle_u : nullptr, pass.rule);
-  const float step = dgc_increment(g, has_momentum ? &u : nullptr, pass.rule) - idle;
-  const float base = (pass.residual != nullptr ? rest : 0) + idle;
-  const uint32_t key = std::bit_cast<uint32_t>(rest) ^ fmix32(std::bit_cast<uint32_t>(g));
-  const float guess =
-      was_empty ? std::sqrt(base * base + step * step) : base + (fmix32(key) & 1u ? -step : step);
-  return std::min(magnitude_bits(guess), kInfinityBits);
 }
 
 }  // namespace
@@ -80,37 +65,67 @@ void DgcSampler::observe(const Gradient& gradient, const DgcPass& pass, uint64_t
                          uint64_t end) {
   with_dgc_types(gradient.dtype, pass, [&]<class T, class M>(T, M) {
     const auto* elements = reinterpret_cast<const T*>(gradient.data.data);
-    while (current_ < segments_.size() && segments_[current_].end <= begin) ++current_;
-    for (size_t i = current_; i < segments_.size() && segments_[i].begin < end; ++i)
-      if (segments_[i].counted)
-        draw<T, M>(elements, pass, segments_[i], std::max(begin, segments_[i].begin),
-                   std::min(end, segments_[i].end));
+    for_each_place(begin, end, [&](uint64_t elem) { draw<T, M>(elements, pass, elem); });
   });
-  while (samples_.now.size() > 2 * wanted_ && samples_.stride < max_stride_)
+  thin();
+}
+
+void DgcSampler::plan(uint64_t begin, uint64_t end) {
+  for_each_place(begin, end, [&](uint64_t elem) { planned_.push_back(elem); });
+  thin();
+}
+
+void DgcSampler::add(std::span<const uint32_t> now, std::span<const uint32_t> next) {
+  samples_.now.insert(samples_.now.end(), now.begin(), now.end());
+  samples_.next.insert(samples_.next.end(), next.begin(), next.end());
+  planned_.clear();
+}
+
+// What is planned follows what has been drawn.
+void DgcSampler::thin() {
+  while (samples_.now.size() + planned_.size() > 2 * wanted_ && samples_.stride < max_stride_) {
+    const size_t drawn = samples_.now.size();
     samples_.thin_to(2 * samples_.stride);
+    size_t kept = 0;
+    for (size_t i = drawn % 2; i < planned_.size(); i += 2) planned_[kept++] = planned_[i];
+    planned_.resize(kept);
+  }
+}
+
+// Calls f(elem) for the places of samples in [begin, end), ascending.
+template <class F>
+void DgcSampler::for_each_place(uint64_t begin, uint64_t end, F&& f) {
+  while (current_ < segments_.size() && segments_[current_].end <= begin) ++current_;
+  for (size_t i = current_; i < segments_.size() && segments_[i].begin < end; ++i) {
+    const DgcSegment& segment = segments_[i];
+    if (!segment.counted) continue;
+    const uint64_t first = std::max(begin, segment.begin), last = std::min(end, segment.end);
+    const uint64_t stride = samples_.stride;
+    const uint32_t seed = hash_word(segment.key, seed_);
+    for (uint64_t stratum = (first - segment.begin) / stride;
+         segment.begin + stratum * stride < last; ++stratum) {
+      const uint32_t hash = hash_word(static_cast<uint32_t>(stratum), seed);
+      const uint64_t elem = segment.begin + stratum * stride + (hash & (stride - 1));
+      if (elem >= first && elem < last) f(elem);
+    }
+  }
 }
 
 template <class T, class M>
-void DgcSampler::draw(const T* gradient, const DgcPass& pass, const DgcSegment& segment,
-                      uint64_t begin, uint64_t end) {
+void DgcSampler::draw(const T* gradient, const DgcPass& pass, uint64_t elem) {
   const auto* residual = reinterpret_cast<const M*>(pass.residual);
   const auto* momentum = reinterpret_cast<const M*>(pass.momentum);
-  const uint64_t stride = samples_.stride;
-  const uint32_t seed = hash_word(segment.key, seed_);
-  for (uint64_t stratum = (begin - segment.begin) / stride; segment.begin + stratum * stride < end;
-       ++stratum) {
-    const uint32_t hash = hash_word(static_cast<uint32_t>(stratum), seed);
-    const uint64_t elem = segment.begin + stratum * stride + (hash & (stride - 1));
-    if (elem < begin || elem >= end) continue;
-    const float g = to_float(gradient[elem]) * pass.gain;
-    float u = momentum != nullptr ? to_float(momentum[elem]) : 0;
-    const float increment = dgc_increment(g, momentum != nullptr ? &u : nullptr, pass.rule);
-    const float v = residual != nullptr ? to_float(residual[elem]) + increment : increment;
-    const bool listed = magnitude_bits(v) >= pass.threshold;
-    if (listed && pass.rule.momentum_masking) u = 0;
-    const bool was_empty = residual == nullptr || to_float(residual[elem]) == 0;
-    samples_.add(magnitude_bits(v), guess_next(listed ? 0 : v, u, g, was_empty, pass));
-  }
+  const float g = to_float(gradient[elem]) * pass.gain;
+  float u = momentum != nullptr ? to_float(momentum[elem]) : 0;
+  const float increment = dgc_increment(g, momentum != nullptr ? &u : nullptr, pass.rule);
+  const float v = residual != nullptr ? to_float(residual[elem]) + increment : increment;
+  const bool listed = magnitude_bits(v) >= pass.threshold;
+  if (listed && pass.rule.momentum_masking) u = 0;
+  const bool was_empty = residual == nullptr || to_float(residual[elem]) == 0;
+  const DgcGuess guess = guess_next(listed ? 0 : v, u, g, was_empty, residual != nullptr,
+                                    momentum != nullptr, pass.rule);
+  samples_.add(magnitude_bits(v),
+               guess_bits(guess.is_square ? std::sqrt(guess.value) : guess.value));
 }
 
 }  // namespace zen

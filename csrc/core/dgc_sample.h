@@ -59,16 +59,26 @@ class DgcSampler {
   // bucket come in ascending order.
   void observe(const Gradient& gradient, const DgcPass& pass, uint64_t begin, uint64_t end);
 
+  // The same for a gradient in the memory of a device, in two steps. Which places are drawn does
+  // not depend on what is there: plan() adds those of a range to planned(), and add() brings the
+  // magnitudes of all that are planned, in that order.
+  void plan(uint64_t begin, uint64_t end);
+  std::span<const uint64_t> planned() const { return planned_; }
+  void add(std::span<const uint32_t> now, std::span<const uint32_t> next);
+
  private:
+  template <class F>
+  void for_each_place(uint64_t begin, uint64_t end, F&& f);
   template <class T, class M>
-  void draw(const T* gradient, const DgcPass& pass, const DgcSegment& segment, uint64_t begin,
-            uint64_t end);
+  void draw(const T* gradient, const DgcPass& pass, uint64_t elem);
+  void thin();
 
   DgcSamples& samples_;
   uint64_t wanted_, max_stride_;
   uint32_t seed_;
   std::vector<DgcSegment> segments_;
   size_t current_ = 0;  // the first segment that is not behind
+  std::vector<uint64_t> planned_;
 };
 
 // Largest power of two that is at most 1 / ratio. REQUIRES: 0 < ratio <= 1.

@@ -30,7 +30,7 @@ constexpr MagnitudeBits overflow_bits() {
 // Rounds; what does not round to a finite number becomes the largest finite one of its sign.
 // REQUIRES: x is not NaN.
 template <class T>
-T from_float_saturated(float x) {
+constexpr T from_float_saturated(float x) {
   constexpr float kLargest = DTypeOf<T>::value == DType::f16 ? 65504.0f
                              : DTypeOf<T>::value == DType::bf16
                                  ? std::bit_cast<float>(0x7f7f0000u)
@@ -41,7 +41,7 @@ T from_float_saturated(float x) {
 
 // What the element adds to the residual; moves the momentum on. REQUIRES: u is not null iff the
 // pass has momentum.
-inline float dgc_increment(float g, float* u, const DgcRule& rule) {
+constexpr float dgc_increment(float g, float* u, const DgcRule& rule) {
   if (u == nullptr) return g;
   if (rule.nesterov) {
     *u = rule.momentum * (*u + g);

@@ -91,6 +91,14 @@ struct PlainSelect {
   }
 };
 
+// Samples are drawn block by block.
+template <class F>
+void for_each_sampled_block(WordRange range, F&& f) {
+  constexpr uint64_t kBlockWords = 32;
+  for (uint64_t word = range.begin; word < range.end; word += kBlockWords)
+    f(WordRange{word, std::min(word + kBlockWords, range.end)});
+}
+
 // What the DGC pass lists. Samples are drawn a few words ahead of the pass, which finds their cache
 // lines warm.
 struct DgcSelect {
@@ -100,12 +108,10 @@ struct DgcSelect {
 
   void whole_words(WordRange range, const Deal& deal, OwnerStream* streams) const {
     if (pass.sampler == nullptr) return kernel(gradient.data.data, range, deal, streams, pass);
-    constexpr uint64_t kBlockWords = 32;
-    for (uint64_t word = range.begin; word < range.end; word += kBlockWords) {
-      const uint64_t end = std::min(word + kBlockWords, range.end);
-      pass.sampler->observe(gradient, pass, word * kWordElems, end * kWordElems);
-      kernel(gradient.data.data, {word, end}, deal, streams, pass);
-    }
+    for_each_sampled_block(range, [&](WordRange block) {
+      pass.sampler->observe(gradient, pass, block.begin * kWordElems, block.end * kWordElems);
+      kernel(gradient.data.data, block, deal, streams, pass);
+    });
   }
   void ragged_word(uint64_t word, uint64_t elements, OwnerStream& stream) const {
     const uint64_t begin = word * kWordElems;
@@ -165,6 +171,20 @@ SelectWords select_words_scalar(DType dtype) {
 
 DgcSelectWords dgc_select_words_scalar(DType dtype, const DgcPass& pass) {
   return dgc_kernel<ScalarWords, DgcScalarWords>(dtype, pass);
+}
+
+void plan_samples(DgcSampler& sampler, const Placement& placement, WordRange range) {
+  const auto plan = [&](WordRange words) {
+    for_each_sampled_block(words, [&](WordRange block) {
+      sampler.plan(block.begin * kWordElems, block.end * kWordElems);
+    });
+  };
+  const WordRange whole = whole_words(placement, range);
+  std::vector<OwnerStream> none(static_cast<size_t>(placement.owners()));
+  select_whole_words([&](WordRange words, const Deal&, OwnerStream*) { plan(words); }, placement,
+                     whole, none);
+  if (whole.end < range.end)
+    sampler.plan(whole.end * kWordElems, whole.end * kWordElems + placement.elements(whole.end));
 }
 
 Selection select(const Gradient& gradient, const Placement& placement, WordRange range,

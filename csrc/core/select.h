@@ -29,4 +29,8 @@ Selection dgc_select(const Gradient& gradient, const Placement& placement, WordR
 // Throws InvalidArgument if the gradient, the placement and the range do not fit each other.
 void check_selectable(const Gradient& gradient, const Placement& placement, WordRange range);
 
+// What dgc_select() draws of a range, planned instead: samples are thinned out at the same moments.
+// REQUIRES: a placement of words.
+void plan_samples(DgcSampler& sampler, const Placement& placement, WordRange range);
+
 }  // namespace zen

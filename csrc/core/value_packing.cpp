@@ -13,9 +13,6 @@ using namespace packing;
 
 namespace {
 
-// Every eighth block is enough to choose a code; its exact cost comes out of packing itself.
-constexpr size_t kSampleStride = 8;
-
 struct Entry {
   Past past{};
   uint8_t code = kRawChunk;
@@ -71,17 +68,6 @@ size_t body_bytes(DType dtype, const Entry& entry, size_t blocks) {
   return BodyLayout(dtype, kCodes[entry.code], blocks, entry.past).bytes;
 }
 
-// Bits that a code spends on the counted deltas, of which there are `values` in all.
-uint64_t cost_bits(const Code& code, const DeltaCounts& counts, uint64_t values) {
-  uint64_t bits = 0, left = values;
-  int rank = 0;
-  for (int level = 0; level < kLevels; ++level) {
-    bits += left * code.width[level];
-    for (int digit = 0; digit < code.full(level); ++digit) left -= counts[code.order[rank++]];
-  }
-  return bits + 8 * left;
-}
-
 size_t cheapest_code(const DeltaCounts& counts, uint64_t values) {
   size_t best = 0;
   uint64_t best_bits = ~uint64_t{0};
@@ -115,8 +101,8 @@ Kernels kernels_of(DType dtype, Isa isa) {
 size_t pack_chunk(const Kernels& kernels, DType dtype, const std::byte* values, size_t blocks,
                   std::byte* body, Entry& entry) {
   const size_t raw = raw_bytes(dtype, blocks);
-  const size_t sampled = (blocks + kSampleStride - 1) / kSampleStride * kBlockValues;
-  const size_t code = cheapest_code(kernels.count_deltas(values, blocks, kSampleStride), sampled);
+  const size_t code =
+      cheapest_code(kernels.count_deltas(values, blocks, kSampleStride), sampled_values(blocks));
   Streams streams;
   kernels.pack_blocks(code, values, blocks, body, streams);
   const BodyLayout at(dtype, kCodes[code], blocks, streams.past);

@@ -122,7 +122,7 @@ using Past = std::array<uint16_t, kLevels>;
 struct BodyLayout {
   size_t planes = 0, fractions, largest, level1, level2, exponents, bytes;
 
-  BodyLayout(DType dtype, const Code& code, size_t blocks, const Past& past)
+  constexpr BodyLayout(DType dtype, const Code& code, size_t blocks, const Past& past)
       : fractions(8 * blocks * code.width[0]),
         largest(fractions + blocks * split_of(dtype).block_bytes()),
         level1(largest + blocks),
@@ -143,6 +143,25 @@ struct Streams {
 };
 
 using DeltaCounts = std::array<uint32_t, kRanks>;  // values with delta 0 to 8
+
+// Every eighth block is enough to choose a code; its exact cost comes out of packing itself.
+constexpr size_t kSampleStride = 8;
+
+// Values of the blocks that are counted.
+constexpr uint64_t sampled_values(size_t blocks) {
+  return (blocks + kSampleStride - 1) / kSampleStride * kBlockValues;
+}
+
+// Bits that a code spends on the counted deltas, of which there are `values` in all.
+constexpr uint64_t cost_bits(const Code& code, const DeltaCounts& counts, uint64_t values) {
+  uint64_t bits = 0, left = values;
+  int rank = 0;
+  for (int level = 0; level < kLevels; ++level) {
+    bits += left * code.width[level];
+    for (int digit = 0; digit < code.full(level); ++digit) left -= counts[code.order[rank++]];
+  }
+  return bits + 8 * left;
+}
 
 // The inner loops for one dtype, once in plain C++ and once for AVX2 (which is the plain ones where
 // there is no AVX2), with the same results to the bit. `blocks` is 1 to 64.

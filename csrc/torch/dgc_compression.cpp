@@ -19,7 +19,7 @@ DgcMemory memory_of(const Gradient& gradient, const DgcRequest& request) {
     if (!tensor->defined()) continue;
     const bool is_float = tensor->scalar_type() == at::kFloat;
     const bool fits = static_cast<uint64_t>(tensor->numel()) == gradient.numel &&
-                      tensor->is_contiguous() && tensor->is_cpu() &&
+                      tensor->is_contiguous() &&
                       (is_float || tensor->itemsize() == size_of(gradient.dtype));
     if (!fits)
       throw InvalidArgument("the memory of DGC has " + std::to_string(tensor->numel()) +
@@ -66,11 +66,12 @@ void DgcCompression::add_squares(const Gradient& gradient, const DgcRequest& req
   squares_ = squares_.value_or(0) + sum_of_squares(gradient, 1 / request.scale, request.segments);
 }
 
-Gradient DgcCompression::compressed(Gradient gradient, const DgcRequest& request) {
+Gradient DgcCompression::compressed(Device& device, Gradient gradient, const DgcRequest& request) {
   const DgcMemory memory = memory_of(gradient, request);
   const std::lock_guard lock(mutex_);
   if (squares_) clip_ = dgc_.clip_factor(*std::exchange(squares_, std::nullopt));
-  gradient.dgc = &dgc_.begin_bucket(gradient, memory, request.scale, clip_, request.segments);
+  gradient.dgc =
+      &dgc_.begin_bucket(device, gradient, memory, request.scale, clip_, request.segments);
   return gradient;
 }
 

@@ -31,9 +31,9 @@ class DgcCompression {
   bool clips() const { return dgc_.options().clip_norm > 0; }
   void add_squares(const Gradient& gradient, const DgcRequest& request);
 
-  // The gradient together with its pass, for the exchange that is prepared next. Throws
-  // InvalidArgument if the memory does not fit the gradient.
-  Gradient compressed(Gradient gradient, const DgcRequest& request);
+  // The gradient together with its pass, for the exchange that is prepared next. Both, and the
+  // memory, are the device's. Throws InvalidArgument if the memory does not fit the gradient.
+  Gradient compressed(Device& device, Gradient gradient, const DgcRequest& request);
 
   // `last` so that the iteration ends when the exchange waits for others.
   std::unique_ptr<Exchange> ending_iteration(std::unique_ptr<Exchange> last);

@@ -69,9 +69,10 @@ std::tuple<at::Tensor, at::Tensor> dgc_compress(const at::Tensor& input,
     options.per_bucket = true;
     options.seed = static_cast<uint32_t>(seed);
     Dgc dgc(options, nullptr);
-    gradient.dgc = &dgc.begin_bucket(gradient, memory, 1, 1, {{0, gradient.numel, 0, true}});
-    const auto everything = Placement::make(PlacementKind::whole, gradient.numel, 1, 0);
     CpuDevice device;
+    gradient.dgc =
+        &dgc.begin_bucket(device, gradient, memory, 1, 1, {{0, gradient.numel, 0, true}});
+    const auto everything = Placement::make(PlacementKind::whole, gradient.numel, 1, 0);
     const Selection selection = device.select(gradient, *everything, everything->all());
     const at::Tensor values =
         at::empty({static_cast<int64_t>(selection[0].count)}, input.options());

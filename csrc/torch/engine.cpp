@@ -150,8 +150,9 @@ class Engine::Job final : public Task {
   // Whether DGC is to compress it. Anything a scheme cannot carry goes as it is, or fails later.
   bool is_compressed() const {
     return request_.dgc && dtype_ && request_.tensor.layout() == at::kStrided &&
-           request_.tensor.device().is_cpu() && engine_.transport_->size() > 1;
+           engine_.transport_->size() > 1;
   }
+  bool is_on_cpu() const { return request_.tensor.is_cpu(); }
   bool ends_iteration() const { return request_.last; }
   Gradient gradient() const {
     return {
@@ -163,6 +164,7 @@ class Engine::Job final : public Task {
 
  private:
   std::unique_ptr<Exchange> plain_exchange(uint32_t sequence);
+  void check_memory() const;
   uint64_t numel() const { return static_cast<uint64_t>(request_.tensor.numel()); }
   float divisor() const {
     return request_.reduce == Reduce::mean ? static_cast<float>(engine_.transport_->size()) : 1;
@@ -178,14 +180,27 @@ class Engine::Job final : public Task {
   uint64_t iteration_ = 0;
 };
 
+// Of DGC.
+void Engine::Job::check_memory() const {
+  const at::Device device = request_.tensor.device();
+  if (!device.is_cpu() && engine_.dgc_->clips())
+    throw InvalidArgument("DGC clips gradients on CPUs only: use clip_norm=0 on a GPU");
+  for (const at::Tensor* memory : {&request_.dgc->residual, &request_.dgc->momentum})
+    if (memory->defined() && memory->device() != device)
+      throw InvalidArgument("the memory of DGC is on " + memory->device().str() +
+                            ", the bucket on " + device.str());
+}
+
 Layout Engine::Job::layout() {
   iteration_ = engine_.iteration_;
   if (request_.last) ++engine_.iteration_;
   check_supported(request_.tensor, request_.reduce);
-  if (request_.dgc && !request_.tensor.is_cpu())
-    throw InvalidArgument("DGC compresses CPU tensors only: use compressor=None on a GPU");
+  if (request_.dgc) check_memory();
   lane_ = &engine_.transport_->at(request_.tensor.device());
   arrival_.hand_to(lane_->stream(), request_.tensor);
+  if (request_.dgc)
+    for (const at::Tensor* memory : {&request_.dgc->residual, &request_.dgc->momentum})
+      if (memory->defined()) arrival_.hand_to(lane_->stream(), *memory);
   std::string what = request_.reduce == Reduce::mean ? "mean of " : "sum of ";
   what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
   Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
@@ -221,7 +236,8 @@ std::unique_ptr<Exchange> Engine::Job::plain_exchange(uint32_t sequence) {
       {.device = lane_->device(),
        .transport = lane_->transport(),
        .observer = recorder_,
-       .gradient = is_compressed() ? engine_.dgc_->compressed(gradient(), dgc()) : gradient(),
+       .gradient = is_compressed() ? engine_.dgc_->compressed(lane_->device(), gradient(), dgc())
+                                   : gradient(),
        .placement = plan_.placement,
        .layout = static_cast<uint32_t>(plan_.fingerprint),
        .sequence = sequence,
@@ -320,7 +336,7 @@ void Engine::run() {
 }
 
 // The norm that clipping compares with is that of the whole gradient. So with clipping an
-// iteration's buckets are held until the last one has come.
+// iteration's buckets are held until the last one has come; those on a GPU are refused at once.
 std::optional<std::unique_ptr<Engine::Job>> Engine::next_job(bool busy) {
   for (;;) {
     if (!released_.empty()) {
@@ -329,7 +345,7 @@ std::optional<std::unique_ptr<Engine::Job>> Engine::next_job(bool busy) {
       return job;
     }
     auto job = busy ? queue_.try_take() : queue_.take();
-    if (!job || !dgc_ || !dgc_->clips()) return job;
+    if (!job || !dgc_ || !dgc_->clips() || !(*job)->is_on_cpu()) return job;
     hold(std::move(*job));
   }
 }

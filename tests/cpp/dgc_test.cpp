@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/cpu_device.h"
 #include "core/dgc_words_scalar.h"
 #include "core/error.h"
 #include "core/select.h"
@@ -30,9 +31,9 @@ class Model {
       TestGradient gradient(DType::f32, buckets_[b]);
       for (uint64_t elem = 0; elem < buckets_[b]; ++elem)
         gradient.set(elem, gradient_of(first + elem));
-      DgcPass& pass =
-          dgc.begin_bucket(gradient.view(), {residuals_[b].view().data.data, nullptr, DType::f32},
-                           1, 1, {{0, buckets_[b], static_cast<uint32_t>(b), true}});
+      DgcPass& pass = dgc.begin_bucket(device_, gradient.view(),
+                                       {residuals_[b].view().data.data, nullptr, DType::f32}, 1, 1,
+                                       {{0, buckets_[b], static_cast<uint32_t>(b), true}});
       const auto placement = Placement::make(PlacementKind::whole, buckets_[b], 1, 0);
       for (const auto& [elem, bits] : lists_of(
                dgc_select(gradient.view(), *placement, placement->all(), pass, heap_buffer)[0]))
@@ -45,6 +46,7 @@ class Model {
   Dgc dgc;
 
  private:
+  CpuDevice device_;
   std::vector<uint64_t> buckets_;
   std::vector<TestGradient> residuals_;
 };

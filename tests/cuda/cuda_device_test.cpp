@@ -42,13 +42,15 @@ struct Case {
   int ranks;
   Choice choice;
   uint64_t seed;
+  bool packed = false;
 
+  EncodeOptions options() const { return {choice, packed}; }
   std::string name() const {
     return std::string(zen::name_of(dtype)) + ", " + std::to_string(numel) + " elements, " +
            name_of(pattern) + ", density " + std::to_string(density) + ", placement " +
            std::to_string(static_cast<int>(kind)) + ", " + std::to_string(ranks) +
            " ranks, choice " + std::to_string(static_cast<int>(choice)) + ", seed " +
-           std::to_string(seed);
+           std::to_string(seed) + (packed ? ", packed" : "");
   }
 };
 
@@ -135,9 +137,9 @@ class Comparison {
         EXPECT_EQ(cuda[owner].present_words, cpu[owner].present_words);
         EXPECT_EQ(cuda[owner].full_words, cpu[owner].full_words);
       }
-      const auto expected = cpu_.encode(std::move(cpu), case_.choice, of(0, rank));
-      const auto found = cuda_.encode(std::move(cuda), case_.choice, of(0, rank));
-      EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + select_waits())
+      const auto expected = cpu_.encode(std::move(cpu), case_.options(), of(0, rank));
+      const auto found = cuda_.encode(std::move(cuda), case_.options(), of(0, rank));
+      EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + select_waits() + case_.packed)
           << "select and encode";
       for (size_t owner = 0; owner < expected.size(); ++owner)
         expect_same_bytes(gpu_.download(found[owner]), expected[owner],
@@ -158,10 +160,11 @@ class Comparison {
     // Partial sums are float32, whatever the gradient is.
     const DType dtype = case_.seed % 3 == 0 ? DType::f32 : case_.dtype;
     const auto divisor = static_cast<float>(case_.ranks);
-    const Merged cpu = cpu_.merge(cpu_incoming, shard, dtype, divisor, case_.choice, of(1, owner));
+    const Merged cpu =
+        cpu_.merge(cpu_incoming, shard, dtype, divisor, case_.options(), of(1, owner));
     const uint64_t waits = gpu_.machine().counters.synchronisations;
-    const Merged cuda = cuda_.merge(incoming, shard, dtype, divisor, case_.choice, of(1, owner));
-    EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + 1) << "merge";
+    const Merged cuda = cuda_.merge(incoming, shard, dtype, divisor, case_.options(), of(1, owner));
+    EXPECT_EQ(gpu_.machine().counters.synchronisations, waits + 1 + case_.packed) << "merge";
     EXPECT_EQ(cuda.count, cpu.count);
     expect_same_bytes(gpu_.download(cuda.message), cpu.message,
                       "pull from " + std::to_string(owner));
@@ -169,7 +172,7 @@ class Comparison {
     const Buffer message =
         dtype == case_.dtype
             ? cuda.message
-            : cuda_.merge(incoming, shard, case_.dtype, divisor, case_.choice, of(1, owner))
+            : cuda_.merge(incoming, shard, case_.dtype, divisor, case_.options(), of(1, owner))
                   .message;
     updates_.push_back({message, of(1, owner), shard});
     cpu_updates_.push_back({gpu_.download(message), of(1, owner), shard});
@@ -222,9 +225,17 @@ TEST_P(CudaDeviceTest, every_step_gives_the_bytes_of_the_cpu) {
     if (pattern == Pattern::special) pattern = Pattern::uniform;  // sums have a NaN of their own
     compare({kDTypes[seed % 3], kSizes[random() % std::size(kSizes)], pattern,
              kDensities[random() % std::size(kDensities)], kKinds[random() % 4],
-             1 + static_cast<int>(random() % 4), GetParam(), seed});
+             1 + static_cast<int>(random() % 4), GetParam(), seed, random() % 3 == 0});
     if (HasFailure()) return;
   }
+}
+
+// Several chunks of packed values, of every type, sparse and dense.
+TEST_P(CudaDeviceTest, packed_values) {
+  if (GetParam() == Choice::coo_or_dense) return;  // goes by the size of the values as they are
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    compare({kDTypes[seed % 3], 9000 + seed, Pattern::uniform, seed % 2 == 0 ? 0.7 : 1,
+             PlacementKind::hashed, 2, GetParam(), seed, true});
 }
 
 TEST_P(CudaDeviceTest, several_tiles_of_one_owner) {
@@ -261,8 +272,8 @@ TEST_P(HostileTest, both_devices_accept_the_same_messages) {
     const Pattern pattern = seed % 2 == 0 ? Pattern::rows : Pattern::uniform;
     TestGradient gradient =
         make_gradient(DType::bf16, 3001, pattern, kDensities[1 + seed % 4], seed);
-    const auto messages =
-        cpu.encode(cpu.select(gradient.view(), *placement, placement->all()), GetParam(), kPush);
+    const auto messages = cpu.encode(cpu.select(gradient.view(), *placement, placement->all()),
+                                     {GetParam(), seed % 3 == 0}, kPush);
     Buffer message = messages[1];
     const size_t header_or_index = random() % 4 == 0 ? 48 : message.bytes;
     message.data[random() % header_or_index] ^= std::byte{static_cast<uint8_t>(1u << random() % 8)};
@@ -310,13 +321,15 @@ TEST(CudaDeviceErrors, what_is_not_supported_is_refused_by_name) {
   Gpu gpu(0);
   const simulator::Use use(gpu.machine());
   cuda::CudaDevice device = gpu.device();
-  TestGradient gradient = make_gradient(DType::f32, 300, Pattern::uniform, 0.5, 1);
+  GpuGradient gradient(gpu, make_gradient(DType::bf16, 300, Pattern::uniform, 0.5, 1));
   const auto words = Placement::make(PlacementKind::hashed, 300, 2, 1);
-  const EncodeOptions packed{Choice::cheapest, true};
-  EXPECT_THROW(device.encode(device.select(gradient.view(), *words, words->all()), packed, kPush),
-               InvalidArgument);
   EXPECT_THROW(device.merge({}, words->shard(0, words->all()), DType::f32, 1, Choice::words, kPush),
                InvalidArgument);
+  const EncodeOptions narrowed{Choice::cheapest, false, DType::f16};
+  EXPECT_THROW(device.encode(device.select(gradient.view(), *words, words->all()), narrowed, kPush),
+               InvalidArgument);
+  const Update update{{}, kPush, words->shard(0, words->all()), DType::f16};
+  EXPECT_THROW(device.decode_write({&update, 1}, gradient.view()), InvalidArgument);
   EXPECT_EQ(device.decode_write({}, gradient.view()), 0u);
 }
 
