@@ -103,7 +103,9 @@ class DGCMemory:
         names = self._names if buffer.dtype in _COMPRESSED else []
         own_type = self._options.residual_dtype == "parameter"
         dtype = buffer.dtype if own_type else torch.float32
-        flat = {name: torch.zeros(buffer.numel(), dtype=dtype, device=buffer.device) for name in names}
+        flat = {
+            name: torch.zeros(buffer.numel(), dtype=dtype, device=buffer.device) for name in names
+        }
         segments = []
         offset = 0
         for parameter in parameters:
