@@ -233,7 +233,7 @@ TEST_P(CudaDeviceTest, every_step_gives_the_bytes_of_the_cpu) {
 // Several chunks of packed values, of every type, sparse and dense.
 TEST_P(CudaDeviceTest, packed_values) {
   if (GetParam() == Choice::coo_or_dense) return;  // goes by the size of the values as they are
-  for (uint64_t seed = 0; seed < 6; ++seed)
+  for (uint64_t seed = 0; seed < std::max<uint64_t>(3, ZEN_SCHEDULES / 4); ++seed)
     compare({kDTypes[seed % 3], 9000 + seed, Pattern::uniform, seed % 2 == 0 ? 0.7 : 1,
              PlacementKind::hashed, 2, GetParam(), seed, true});
 }

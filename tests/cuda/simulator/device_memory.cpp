@@ -12,13 +12,6 @@
 
 #include "fault.h"
 
-#ifdef ZEN_SIMULATOR_ASAN
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes)
-#endif
-
 namespace zen::simulator {
 
 namespace {
@@ -77,7 +70,6 @@ DeviceMemory::~DeviceMemory() {
     auto begin = reinterpret_cast<uintptr_t>(region_);
     if (region.compare_exchange_strong(begin, 0)) break;
   }
-  ASAN_UNPOISON_MEMORY_REGION(region_, prepared_);
   munmap(region_, kRegion);
 }
 
@@ -94,7 +86,6 @@ void* DeviceMemory::allocate(size_t bytes) {
     memory = region_ + used_;
     used_ += room;
   }
-  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
   blocks_.emplace(memory, room);
   return memory;
 }
@@ -104,9 +95,7 @@ void DeviceMemory::free(void* memory) {
   if (found == blocks_.end()) throw Fault("memory is freed that is not the machine's");
   const size_t room = found->second;
   blocks_.erase(found);
-  ASAN_UNPOISON_MEMORY_REGION(memory, room);
   std::memset(memory, kRubbish, room);
-  ASAN_POISON_MEMORY_REGION(memory, room);
   free_by_room_[room].push_back(memory);
 }
 
@@ -117,7 +106,6 @@ void DeviceMemory::grow(size_t bytes) {
     mprotect(fresh, kStep, PROT_READ | PROT_WRITE);
     std::memset(fresh, kRubbish, kStep);
     if (open_ == 0) mprotect(fresh, kStep, PROT_NONE);
-    ASAN_POISON_MEMORY_REGION(fresh, kStep);
     prepared_ += kStep;
   }
 }

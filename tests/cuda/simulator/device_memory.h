@@ -2,7 +2,7 @@
 //
 // The region is closed (mprotect) except while an Access lives, so code of the host that reads a
 // gradient or a message by its pointer ends the program and says so. Blocks start filled with
-// rubbish and are handed out again as soon as they are free; AddressSanitizer knows their ends.
+// rubbish and are handed out again as soon as they are free.
 #pragma once
 
 #include <cstddef>
