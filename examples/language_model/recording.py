@@ -15,3 +15,9 @@ def gradients(*, rank: int, ranks: int, seed: int) -> list[Tensor]:
     """Collective."""
     of_rank = workload.read(MODEL, ranks=ranks, seed=seed)
     return recording.gradients(of_rank, rank=rank, seed=seed)
+
+
+def embedding_gradients(*, rank: int, ranks: int, seed: int) -> list[Tensor]:
+    """Collective."""
+    of_rank = workload.read(MODEL, ranks=ranks, seed=seed)
+    return recording.embedding_gradients(of_rank, rank=rank, seed=seed)

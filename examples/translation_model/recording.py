@@ -11,3 +11,9 @@ MODEL = "small"
 def gradients(*, rank: int, ranks: int, seed: int) -> list[Tensor]:
     """Collective."""
     return recording.gradients(workload.read(MODEL, ranks=ranks, seed=seed), rank=rank, seed=seed)
+
+
+def embedding_gradients(*, rank: int, ranks: int, seed: int) -> list[Tensor]:
+    """Collective."""
+    of_rank = workload.read(MODEL, ranks=ranks, seed=seed)
+    return recording.embedding_gradients(of_rank, rank=rank, seed=seed)

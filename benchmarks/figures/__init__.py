@@ -1,0 +1,1 @@
+"""Parts of benchmarks/paper_figures.py."""
