@@ -65,8 +65,11 @@ class Watch::Shared {
     stopped_ = true;
     changed_.notify_all();
     // Where the thread does not talk to the board it ends by itself.
-    changed_.wait(lock, [&] { return ended_ || talking_; });
-    changed_.wait_for(lock, timing_.answer, [&] { return ended_; });
+    bool silent = false;
+    while (!ended_ && !silent) {
+      changed_.wait(lock, [&] { return ended_ || talking_; });
+      silent = !changed_.wait_for(lock, timing_.answer, [&] { return ended_ || !talking_; });
+    }
     const bool ended = ended_;
     lock.unlock();
     if (ended)
