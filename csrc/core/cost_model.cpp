@@ -69,7 +69,8 @@ double pull(const Combination& combination, const Model& model) {
     rounds = std::min({unicast, depth, 2 * (model.n - 1) / model.n});
   } else if (combination.communication == Communication::hierarchy) {
     rounds = 0;  // recursive doubling: stage t moves 2^(t-1) parts
-    for (double parts = 1; parts < model.n; parts *= 2) rounds += model.fullest(model.n / parts);
+    for (size_t parts = 1; parts < model.ranks(); parts *= 2)
+      rounds += model.fullest(model.n / static_cast<double>(parts));
   }
   return rounds * model.gamma_n();
 }

@@ -91,6 +91,7 @@ void Agsparse::add_and_write(Chunk& chunk, std::vector<Buffer> received) {
   received.insert(received.begin() + rank_, std::exchange(chunk.own, {}));
   const DType dtype = context_.gradient.dtype;
   std::vector<Incoming> by_rank;
+  by_rank.reserve(received.size());
   for (int source = 0; source < size_; ++source)
     by_rank.push_back({received[source], identity(chunk, source), dtype});
   Buffer sum;

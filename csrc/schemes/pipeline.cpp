@@ -31,7 +31,7 @@ class TrafficScope {
 
 // What the reader can do about it.
 std::string with_remedy(const std::exception& error) {
-  const std::string cause = error.what();
+  std::string cause = error.what();
   if (dynamic_cast<const Disagreement*>(&error) != nullptr)
     return cause + " (use the same model, tensors and options on every rank)";
   if (dynamic_cast<const TransportError*>(&error) != nullptr)

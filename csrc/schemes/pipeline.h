@@ -61,7 +61,7 @@ class Pipeline {
       : transport_(transport), node_(node), rank_(rank), watch_(watch) {}
 
   // Prepares the bucket and posts it when its turn has come. May finish earlier buckets.
-  void start(std::unique_ptr<Task> task);
+  void start(std::unique_ptr<Task> owned);
 
   // Waits for the bucket that was started first. REQUIRES: in_flight() > 0.
   void finish_oldest();

@@ -165,6 +165,7 @@ void PushPull::reduce(Chunk& chunk) {
   const StageScope scope(context_.observer, Stage::reduce);
   received.insert(received.begin() + rank_, pushed[rank_]);
   std::vector<Incoming> by_rank;
+  by_rank.reserve(received.size());
   for (int source = 0; source < size_; ++source)
     by_rank.push_back({received[source], identity(chunk, kPushPhase, source), wire_});
   chunk.sums[rank_] = in_pieces(context_.device

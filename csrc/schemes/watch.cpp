@@ -6,7 +6,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace zen {
 
@@ -14,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const std::string kVerdict = "verdict";
+constexpr const char* kVerdict = "verdict";
 constexpr uint32_t kLayoutKeys = 4;  // more than buckets in flight, so that a key's reuse is safe
 constexpr size_t kNamedRanks = 8;    // in one message
 
