@@ -246,11 +246,13 @@ def run_ranks(
     network: Hosts,
     argv: Sequence[str],
     *,
+    ranks_per_host: int = 1,
     environment: Mapping[str, str] | None = None,
     port: int = 29500,
 ) -> list[int]:
-    """Runs argv once per host, as torchrun would, and returns the exit codes in rank order.
+    """Runs argv on every host, as torchrun would, and returns the exit codes in rank order.
 
+    Ranks of one host follow one another, and reach each other by the host's loopback.
     Rank 0 has this process's output. When a rank fails, the others have GRACE_SECONDS to end by
     themselves, then they are ended; their codes are negative signal numbers, as subprocess has
     them. The output of all that failed by themselves is shown on stderr (rank 0's was shown
@@ -258,13 +260,16 @@ def run_ranks(
     ended, too, when this function is left by an exception.
     """
     with contextlib.ExitStack() as stack:
+        ranks = network.hosts * ranks_per_host
         outputs: list[IO[bytes] | None] = [None]
-        outputs += [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, network.hosts)]
+        outputs += [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, ranks)]
         processes: list[subprocess.Popen[bytes]] = []
         stack.callback(_end, processes)
         for rank, output in enumerate(outputs):
-            variables = {**os.environ, **(environment or {}), **_variables(network, rank, port)}
-            processes.append(_start(network.command(rank, argv), variables, output))
+            given = {**os.environ, **(environment or {})}
+            variables = given | _variables(network, rank, ranks_per_host, port)
+            command = network.command(rank // ranks_per_host, argv)
+            processes.append(_start(command, variables, output))
         if _wait_for_failure(processes):
             _wait_all(processes, GRACE_SECONDS)
             for rank, (process, output) in enumerate(zip(processes, outputs, strict=True)):
@@ -288,13 +293,16 @@ def _start(
     )
 
 
-def _variables(network: Hosts, rank: int, port: int) -> dict[str, str]:
+def _variables(network: Hosts, rank: int, ranks_per_host: int, port: int) -> dict[str, str]:
     return {
         "MASTER_ADDR": network.address(0),
         "MASTER_PORT": str(port),
         "RANK": str(rank),
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(network.hosts),
+        "LOCAL_RANK": str(rank % ranks_per_host),
+        "WORLD_SIZE": str(network.hosts * ranks_per_host),
+        "LOCAL_WORLD_SIZE": str(ranks_per_host),
+        "GROUP_RANK": str(rank // ranks_per_host),
+        "GROUP_WORLD_SIZE": str(network.hosts),
         "GLOO_SOCKET_IFNAME": network.interface,
     }
 
