@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "schemes/fingerprint.h"
+#include "schemes/node_exchange.h"
 #include "torch/stage_recorder.h"
-#include "torch/store_board.h"
 #include "torch/tensor_dtype.h"
 
 namespace zen {
@@ -50,19 +50,20 @@ std::optional<DType> wire_dtype_of(const std::string& name) {
 // The backend's all-reduce as an exchange, for dtypes that no scheme handles.
 class BackendReduction final : public Exchange {
  public:
-  BackendReduction(C10dTransport& transport, Observer& observer, at::Tensor tensor, Reduce reduce)
-      : transport_(transport), observer_(observer), tensor_(std::move(tensor)), reduce_(reduce) {}
+  BackendReduction(Lane& lane, Observer& observer, at::Tensor tensor, Reduce reduce)
+      : lane_(lane), observer_(observer), tensor_(std::move(tensor)), reduce_(reduce) {}
 
   void prepare() override {}
   void post() override {}
   void finish() override {
     const StageScope scope(observer_, Stage::reduce);
-    transport_.all_reduce(tensor_, reduce_);
+    if (lane_.node() != nullptr) lane_.node()->all_reduce(tensor_, reduce_);
+    if (lane_.group().size() > 1) lane_.group().all_reduce(tensor_, reduce_);
   }
   Report report() const override { return {}; }
 
  private:
-  C10dTransport& transport_;
+  Lane& lane_;
   Observer& observer_;
   at::Tensor tensor_;
   Reduce reduce_;
@@ -150,24 +151,35 @@ class Engine::Job final : public Task {
   // Whether DGC is to compress it. Anything a scheme cannot carry goes as it is, or fails later.
   bool is_compressed() const {
     return request_.dgc && dtype_ && request_.tensor.layout() == at::kStrided &&
-           engine_.transport_->size() > 1;
+           engine_.ranks() > 1;
   }
   bool is_on_cpu() const { return request_.tensor.is_cpu(); }
   bool ends_iteration() const { return request_.last; }
+  // The memory outlives the exchange: parts of it may be on the wire when the exchange fails.
   Gradient gradient() const {
-    return {
-        {static_cast<std::byte*>(request_.tensor.data_ptr()), request_.tensor.nbytes(), nullptr},
-        *dtype_,
-        numel()};
+    return {{static_cast<std::byte*>(request_.tensor.data_ptr()), request_.tensor.nbytes(),
+             std::make_shared<c10::Storage>(request_.tensor.storage())},
+            *dtype_,
+            numel()};
   }
   const DgcRequest& dgc() const { return *request_.dgc; }
 
  private:
+  void add_nodes(Layout& layout);
   std::unique_ptr<Exchange> plain_exchange(uint32_t sequence);
   void check_memory() const;
+  std::unique_ptr<Exchange> node_exchange(uint32_t sequence);
+  std::unique_ptr<Exchange> scheme_exchange(uint32_t sequence, const Gradient& gradient);
   uint64_t numel() const { return static_cast<uint64_t>(request_.tensor.numel()); }
-  float divisor() const {
-    return request_.reduce == Reduce::mean ? static_cast<float>(engine_.transport_->size()) : 1;
+  // Elements that this rank synchronises with other nodes.
+  uint64_t own_numel() const {
+    const Transport* node = engine_.transport_->node();
+    if (node == nullptr) return numel();
+    return elements_of(node_parts(numel(), node->size())[node->rank()], numel());
+  }
+  // Of a sum over so many ranks.
+  float divisor(int ranks) const {
+    return request_.reduce == Reduce::mean ? static_cast<float>(ranks) : 1;
   }
 
   Engine& engine_;
@@ -177,6 +189,7 @@ class Engine::Job final : public Task {
   std::optional<DType> dtype_;
   StageRecorder recorder_;
   Plan plan_;
+  uint32_t node_layout_ = 0;
   uint64_t iteration_ = 0;
 };
 
@@ -205,7 +218,7 @@ Layout Engine::Job::layout() {
   what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
   Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
   if (dtype_) {
-    plan_ = engine_.planner_->plan(*dtype_, numel(), divisor());
+    plan_ = engine_.planner_->plan(*dtype_, numel(), divisor(engine_.nodes()));
     layout.fingerprint = plan_.fingerprint;
     what += engine_.scheme_ + " in " + std::to_string(plan_.chunks) + " chunks";
     if (plan_.wire_dtype) what += std::string(" as ") + zen::name_of(*plan_.wire_dtype);
@@ -216,7 +229,19 @@ Layout Engine::Job::layout() {
     layout.fingerprint = fingerprint.result();
   }
   layout.description = name() + ", " + what + ", transport " + name_of(engine_.mode_);
+  if (engine_.transport_->node() != nullptr) add_nodes(layout);
   return layout;
+}
+
+// What all ranks agree on is the whole bucket; the plan is that of this rank's part.
+void Engine::Job::add_nodes(Layout& layout) {
+  Fingerprint fingerprint;
+  fingerprint.add(layout.fingerprint);
+  fingerprint.add(static_cast<uint64_t>(engine_.ranks_per_node()));
+  layout.fingerprint = fingerprint.result();
+  layout.description += ", " + std::to_string(engine_.ranks_per_node()) + " ranks per node";
+  node_layout_ = static_cast<uint32_t>(layout.fingerprint);
+  if (dtype_) plan_ = engine_.planner_->plan(*dtype_, own_numel(), divisor(engine_.nodes()));
 }
 
 std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
@@ -228,36 +253,56 @@ std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
 }
 
 std::unique_ptr<Exchange> Engine::Job::plain_exchange(uint32_t sequence) {
-  if (engine_.transport_->size() == 1 || numel() == 0) return std::make_unique<NoExchange>();
+  if (engine_.ranks() == 1 || numel() == 0) return std::make_unique<NoExchange>();
   if (!dtype_)
-    return std::make_unique<BackendReduction>(lane_->group(), recorder_, request_.tensor,
-                                              request_.reduce);
-  return plan_.scheme->make(
-      {.device = lane_->device(),
-       .transport = lane_->transport(),
-       .observer = recorder_,
-       .gradient = is_compressed() ? engine_.dgc_->compressed(lane_->device(), gradient(), dgc())
-                                   : gradient(),
-       .placement = plan_.placement,
-       .layout = static_cast<uint32_t>(plan_.fingerprint),
-       .sequence = sequence,
-       .divisor = divisor(),
-       .chunks = plan_.chunks,
-       .pack_values = engine_.pack_values_,
-       .wire_dtype = plan_.wire_dtype});
+    return std::make_unique<BackendReduction>(*lane_, recorder_, request_.tensor, request_.reduce);
+  if (lane_->node() != nullptr) return node_exchange(sequence);
+  if (!is_compressed()) return scheme_exchange(sequence, gradient());
+  return scheme_exchange(sequence, engine_.dgc_->compressed(lane_->device(), gradient(), dgc()));
+}
+
+std::unique_ptr<Exchange> Engine::Job::node_exchange(uint32_t sequence) {
+  const auto between_nodes = [this, sequence](const Gradient& part) -> std::unique_ptr<Exchange> {
+    if (engine_.nodes() == 1) return std::make_unique<NoExchange>();
+    return scheme_exchange(sequence, part);
+  };
+  const Gradient whole = gradient();
+  return make_node_exchange({.device = lane_->device(),
+                             .node = *lane_->node(),
+                             .observer = recorder_,
+                             .gradient = whole,
+                             .layout = node_layout_,
+                             .sequence = sequence,
+                             .divisor = divisor(engine_.ranks_per_node()),
+                             .between_nodes = between_nodes});
+}
+
+std::unique_ptr<Exchange> Engine::Job::scheme_exchange(uint32_t sequence,
+                                                       const Gradient& gradient) {
+  return plan_.scheme->make({.device = lane_->device(),
+                             .transport = lane_->transport(),
+                             .observer = recorder_,
+                             .gradient = gradient,
+                             .placement = plan_.placement,
+                             .layout = static_cast<uint32_t>(plan_.fingerprint),
+                             .sequence = sequence,
+                             .divisor = divisor(engine_.nodes()),
+                             .chunks = plan_.chunks,
+                             .pack_values = engine_.pack_values_,
+                             .wire_dtype = plan_.wire_dtype});
 }
 
 void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
-  const int ranks = engine_.transport_->size();
+  const int nodes = engine_.nodes();
   engine_.statistics_.add(
       {.index = request_.bucket,
        .dtype = dtype_name(request_.tensor),
        .scheme = dtype_ ? engine_.scheme_ : "allreduce",
-       .numel = numel(),
+       .numel = own_numel(),
        .chunks = plan_.chunks,
        .traffic = traffic,
-       .dense_bytes = ring_all_reduce_bytes(request_.tensor.nbytes(), ranks),
-       .counts_nonzeros = plan_.scheme != nullptr && plan_.scheme->has_placement && ranks > 1,
+       .dense_bytes = ring_all_reduce_bytes(own_numel() * request_.tensor.itemsize(), nodes),
+       .counts_nonzeros = plan_.scheme != nullptr && plan_.scheme->has_placement && nodes > 1,
        .report = report,
        .seconds = recorder_.seconds()},
       request_.last);
@@ -276,19 +321,18 @@ Engine::Engine(ProcessGroup group, const Options& options)
     : scheme_(options.scheme),
       pack_values_(options.pack_values),
       wire_dtype_(wire_dtype_of(options.wire_dtype)),
-      rank_(group->getRank()) {
+      rank_(options.rank >= 0 ? options.rank : group->getRank()) {
   check_options(options);
-  std::unique_ptr<Board> board = store_board(group);
+  std::unique_ptr<Board> board = store_board(options.store ? options.store : group->getStore());
   transport_ = std::make_unique<Lanes>(
-      LaneOptions{std::move(group), mode_of(options.transport), options.timeout});
+      LaneOptions{std::move(group), mode_of(options.transport), options.timeout, options.node});
   mode_ = transport_->mode();
-  const uint32_t seed = transport_->size() > 1 ? shared_seed(*transport_) : 0;
-  planner_ = std::make_unique<Planner>(options.scheme, options.chunks, seed, transport_->size(),
-                                       transport_->traits(), wire_dtype_);
+  planner_ = std::make_unique<Planner>(options.scheme, options.chunks, shared_seed(*transport_),
+                                       nodes(), transport_->traits(), wire_dtype_);
   if (options.dgc) dgc_ = std::make_unique<DgcCompression>(*options.dgc, options.tensor_parallel);
-  if (board && transport_->size() > 1)
-    watch_ = std::make_unique<Watch>(std::move(board), rank_, transport_->size(),
-                                     [this] { transport_->fail(); });
+  if (board && ranks() > 1)
+    watch_ =
+        std::make_unique<Watch>(std::move(board), rank_, ranks(), [this] { transport_->fail(); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -321,7 +365,7 @@ void Engine::close() {
 void Engine::run() {
   pthread_setname_np(pthread_self(), "zensync");
   engine_of_this_thread = this;
-  Pipeline pipeline(*transport_, watch_.get());
+  Pipeline pipeline(*transport_, transport_->node(), rank_, watch_.get());
   for (;;) {
     // With a bucket in flight there is something better to do than to wait for the next.
     auto job = next_job(pipeline.in_flight() > 0);

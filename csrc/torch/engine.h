@@ -22,6 +22,7 @@
 #include "torch/job_queue.h"
 #include "torch/lanes.h"
 #include "torch/statistics.h"
+#include "torch/store_board.h"
 
 namespace zen {
 
@@ -35,6 +36,9 @@ struct Options {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::optional<DgcOptions> dgc;
   ProcessGroup tensor_parallel;  // of DGC: ranks that hold parts of one model; may be null
+  ProcessGroup node;             // the ranks of this node, if they add up first; may be null
+  int rank = -1;                 // this rank's name in messages; -1: its rank in the group
+  Store store;                   // of all ranks, for what they tell; null: that of the group
 };
 
 // Throws InvalidArgument that says what to do if the scheme is not known or an option has no effect
@@ -66,8 +70,9 @@ void check_supported(const at::Tensor& tensor, Reduce reduce);
 
 class Engine {
  public:
-  // Collective over the group, which must be used by nobody else. Throws InvalidArgument for
-  // impossible options and TransportError if a peer does not answer.
+  // Collective over the group, which must be used by nobody else. With `options.node` the group is
+  // that of the ranks with the same place in their nodes, and it is collective over all ranks.
+  // Throws InvalidArgument for impossible options and TransportError if a peer does not answer.
   Engine(ProcessGroup group, const Options& options);
   ~Engine();
 
@@ -91,6 +96,9 @@ class Engine {
   class Job;
 
   void run();
+  int nodes() const { return transport_->size(); }
+  int ranks_per_node() const { return transport_->node() ? transport_->node()->size() : 1; }
+  int ranks() const { return nodes() * ranks_per_node(); }
   std::optional<std::unique_ptr<Job>> next_job(bool busy);
   void hold(std::unique_ptr<Job> job);
 

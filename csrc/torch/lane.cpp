@@ -11,23 +11,30 @@ namespace {
 
 class CpuLane final : public Lane {
  public:
-  CpuLane(const ProcessGroup& group, Mode mode)
-      : group_(C10dTransport::make(
-            group, mode, {.allocate = [this](size_t bytes) { return device_.allocate(bytes); }})) {}
+  CpuLane(const LaneOptions& options, Mode mode)
+      : group_(make_transport(options.group, mode)),
+        node_(options.node ? make_transport(options.node, mode) : nullptr) {}
 
   ~CpuLane() override {
     group_.reset();
+    node_.reset();
     device_.pool().trim();
   }
 
   Device& device() override { return device_; }
   Transport& transport() override { return *group_; }
   C10dTransport& group() override { return *group_; }
+  C10dTransport* node() override { return node_.get(); }
   void end_iteration() override { device_.pool().end_round(); }
 
  private:
+  std::unique_ptr<C10dTransport> make_transport(const ProcessGroup& group, Mode mode) {
+    return C10dTransport::make(
+        group, mode, {.allocate = [this](size_t bytes) { return device_.allocate(bytes); }});
+  }
+
   CpuDevice device_;
-  std::unique_ptr<C10dTransport> group_;
+  std::unique_ptr<C10dTransport> group_, node_;
 };
 
 }  // namespace
@@ -60,8 +67,12 @@ Mode mode_on(c10::DeviceType type, const LaneOptions& options) {
 }
 
 std::unique_ptr<Lane> make_lane(at::Device device, const LaneOptions& options) {
-  if (!device.is_cpu()) return make_cuda_lane(device, options);
-  return std::make_unique<CpuLane>(options.group, mode_on(c10::DeviceType::CPU, options));
+  if (device.is_cpu())
+    return std::make_unique<CpuLane>(options, mode_on(c10::DeviceType::CPU, options));
+  if (options.node)
+    throw InvalidArgument("a topology works with CPU tensors only, and a tensor is on " +
+                          device.str() + ": leave topology, intra_group and inter_group out");
+  return make_cuda_lane(device, options);
 }
 
 }  // namespace zen

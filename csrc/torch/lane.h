@@ -39,6 +39,9 @@ class Lane {
   virtual Device& device() = 0;
   virtual Transport& transport() = 0;  // of messages in the device's memory
   virtual C10dTransport& group() = 0;  // of tensors: what the backend itself does
+  virtual C10dTransport* node() {
+    return nullptr;
+  }  // to the ranks of this node, if they add up first
   virtual std::optional<c10::Stream> stream() const { return std::nullopt; }
 
   // Memory that has not been needed for some iterations may be given back.
@@ -52,6 +55,7 @@ struct LaneOptions {
   ProcessGroup group;
   std::optional<Mode> mode;           // none: the fastest
   std::chrono::milliseconds timeout;  // of waiting for peers on a GPU's stream
+  ProcessGroup node;                  // null: every rank is a node of its own
 };
 
 // Throws InvalidArgument if the group's backend cannot move tensors of the device, or not in this

@@ -44,7 +44,8 @@ Lane& Lanes::at(at::Device device) {
 
 uint32_t Lanes::broadcast(uint32_t value) {
   const auto inside = first().enter();
-  return first().group().broadcast(value);
+  if (size() > 1) value = first().group().broadcast(value);
+  return first().node() != nullptr ? first().node()->broadcast(value) : value;
 }
 
 void Lanes::end_iteration() {
@@ -67,7 +68,10 @@ void Lanes::agree(uint64_t fingerprint, const std::string& description) {
 
 void Lanes::fail() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const Kept& kept : lanes_) kept.lane->group().fail();
+  for (const Kept& kept : lanes_) {
+    kept.lane->group().fail();
+    if (kept.lane->node() != nullptr) kept.lane->node()->fail();
+  }
 }
 
 Traffic Lanes::traffic() const {

@@ -21,7 +21,10 @@ class Lanes final : public Transport {
   // The lane of the device, made if need be. Of one thread.
   Lane& at(at::Device device);
 
-  // Collective, over the first lane. Returns rank 0's value.
+  // To the ranks of this node, on the first lane; null if every rank is a node of its own.
+  Transport* node() const { return first().node(); }
+
+  // Collective, over the first lane. Returns the value of rank 0, of the first node.
   uint32_t broadcast(uint32_t value);
 
   void end_iteration();  // of all lanes

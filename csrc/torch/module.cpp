@@ -178,16 +178,20 @@ PYBIND11_MODULE(_C, module) {
   py::class_<PythonEngine>(module, "Engine")
       .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
                        std::string wire_dtype, std::string transport, double timeout,
-                       const std::optional<py::dict>& dgc, std::optional<ProcessGroup> tp_group) {
+                       const std::optional<py::dict>& dgc, std::optional<ProcessGroup> tp_group,
+                       std::optional<ProcessGroup> node_group, int rank,
+                       std::optional<Store> store) {
              return std::make_unique<PythonEngine>(
                  std::move(group),
                  Options{std::move(scheme), chunks, pack_values, std::move(wire_dtype),
                          std::move(transport), milliseconds_of(timeout), dgc_options(dgc),
-                         tp_group.value_or(ProcessGroup())});
+                         tp_group.value_or(ProcessGroup()), node_group.value_or(ProcessGroup()),
+                         rank, store.value_or(Store())});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
            py::arg("pack_values"), py::arg("wire_dtype"), py::arg("transport"), py::arg("timeout"),
-           py::arg("dgc") = py::none(), py::arg("tp_group") = py::none())
+           py::arg("dgc") = py::none(), py::arg("tp_group") = py::none(),
+           py::arg("node_group") = py::none(), py::arg("rank") = -1, py::arg("store") = py::none())
       .def("hook", &hook, py::arg("bucket"))
       .def("compressed_hook", &compressed_hook, py::arg("bucket"), py::kw_only(),
            py::arg("residual"), py::arg("momentum"), py::arg("scale"), py::arg("segments"))

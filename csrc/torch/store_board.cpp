@@ -9,7 +9,7 @@ namespace {
 
 class StoreBoard final : public Board {
  public:
-  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  explicit StoreBoard(Store store) : store_(std::move(store)) {}
 
   // get() alone would wait for the key.
   std::optional<std::string> read(const std::string& key) override {
@@ -23,13 +23,12 @@ class StoreBoard final : public Board {
   }
 
  private:
-  const c10::intrusive_ptr<c10d::Store> store_;
+  const Store store_;
 };
 
 }  // namespace
 
-std::unique_ptr<Board> store_board(const ProcessGroup& group) {
-  const c10::intrusive_ptr<c10d::Store> store = group->getStore();
+std::unique_ptr<Board> store_board(const Store& store) {
   if (!store) return nullptr;
   return std::make_unique<StoreBoard>(c10::make_intrusive<c10d::PrefixStore>("zensync", store));
 }

@@ -1,4 +1,4 @@
-// The store of a process group as a Board.
+// A store as a Board.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,9 @@
 
 namespace zen {
 
-// Null if the group has no store. Any kind of store will do.
-std::unique_ptr<Board> store_board(const ProcessGroup& group);
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+// Null without a store. Any kind of store will do.
+std::unique_ptr<Board> store_board(const Store& store);
 
 }  // namespace zen

@@ -2,7 +2,7 @@ from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import GradBucket
+from torch._C._distributed_c10d import GradBucket, Store
 
 from zensync.statistics import Statistics
 
@@ -28,6 +28,9 @@ class Engine:
         timeout: float,
         dgc: dict[str, Any] | None = None,
         tp_group: dist.ProcessGroup | None = None,
+        node_group: dist.ProcessGroup | None = None,
+        rank: int = -1,
+        store: Store | None = None,
     ) -> None: ...
     def hook(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]: ...
     def compressed_hook(

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from zensync import _C
+from zensync._topology import Nodes
 from zensync.dgc import DGC
 
 # What is left to do for a group when its engine is gone, by engine.
@@ -37,12 +38,24 @@ def make_engine(
     wire_dtype: torch.dtype | None = None,
     transport: str = "",
     compressor: DGC | None = None,
+    nodes: Nodes | None = None,
 ) -> _C.Engine:
     """Collective over the members of `group` (None: all ranks) and of a compressor's tp_group."""
-    clones = [_clone(group)]
+    parent, name = _next_name(group)
+    clones: list[dist.ProcessGroup] = []
+    of_nodes: dict[str, Any] = {}
     try:
+        if nodes is None:
+            clones.append(_make_group(parent, dist.get_process_group_ranks(parent), name))
+        else:
+            clones.append(_make_group(parent, nodes.inter, f"{name}_part{nodes.inter[0]}"))
+            clones.append(_make_group(parent, nodes.intra, f"{name}_node{nodes.intra[0]}"))
+            store = c10d.PrefixStore(name, c10d._get_default_store())
+            of_nodes = {"node_group": clones[1], "rank": dist.get_rank(parent), "store": store}
+        tp_group = None
         if compressor is not None and compressor.tp_group is not None:
-            clones.append(_clone(compressor.tp_group))
+            tp_group = _clone(compressor.tp_group)
+            clones.append(tp_group)
         engine = _C.Engine(
             clones[0],
             scheme=scheme,
@@ -52,7 +65,8 @@ def make_engine(
             transport=transport,
             timeout=_DEADLINE_SHARE * _timeout(clones[0]).total_seconds(),
             dgc=None if compressor is None else compressor.engine_options(clones[0].size()),
-            tp_group=clones[1] if len(clones) > 1 else None,
+            tp_group=tp_group,
+            **of_nodes,
         )
     except BaseException:
         _destroy(clones, os.getpid())
@@ -101,33 +115,43 @@ def check_group(group: dist.ProcessGroup | None) -> None:
 
 
 def _clone(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    parent, name = _next_name(group)
+    return _make_group(parent, dist.get_process_group_ranks(parent), name)
+
+
+def _next_name(group: dist.ProcessGroup | None) -> tuple[dist.ProcessGroup, str]:
+    """The group itself, and a name for what is made from it: the same on all its ranks."""
     check_group(group)
     parent = group if group is not None else dist.group.WORLD
     if parent is None:
         raise ValueError("there is no default process group: call init_process_group() first")
-    # new_group() would do, but for its names: with all ranks it is collective over all ranks, and
-    # with members only it counts the groups of each rank, which hangs where the counts differ.
     number = _clones.get(parent, 0)
     _clones[parent] = number + 1
-    ranks = dist.get_process_group_ranks(parent)
-    clone, _ = c10d._new_process_group_helper(
+    return parent, f"zensync_{parent.group_name}_{number}"
+
+
+def _make_group(parent: dist.ProcessGroup, ranks: list[int], name: str) -> dist.ProcessGroup:
+    """Of some ranks of `parent`, collective over them alone, with the parent's backend."""
+    # new_group() would do, but for its names: with all ranks it is collective over all ranks, and
+    # with members only it counts the groups of each rank, which hangs where the counts differ.
+    group, _ = c10d._new_process_group_helper(
         len(ranks),
-        dist.get_rank(parent),
+        ranks.index(dist.get_rank()),
         ranks,
         dist.Backend(dist.get_backend_config(parent)),
         c10d._get_default_store(),
-        f"zensync_{parent.group_name}_{number}",  # type: ignore[arg-type]
+        name,  # type: ignore[arg-type]
         timeout=_timeout(parent),
         group_desc="zensync",
     )
     # torch does not set it if any backend of others is registered, and warns when the group ends.
-    cpu_backend = clone._get_backend(torch.device("cpu")).name()
-    clone._set_default_backend(
+    cpu_backend = group._get_backend(torch.device("cpu")).name()
+    group._set_default_backend(
         dist.Backend.backend_type_map.get(cpu_backend, dist.ProcessGroup.BackendType.CUSTOM)
     )
-    c10d._world.pg_group_ranks[clone] = {rank: place for place, rank in enumerate(ranks)}
-    assert isinstance(clone, dist.ProcessGroup)
-    return clone
+    c10d._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
+    assert isinstance(group, dist.ProcessGroup)
+    return group
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta:

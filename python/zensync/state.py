@@ -12,6 +12,7 @@ from zensync._dgc_state import DGCState
 from zensync._groups import check_group, check_options, close_engine, make_engine
 from zensync._nccl import moves_gpu_tensors_by_nccl, reason_to_wait
 from zensync._report import no_statistics, summary_line, summary_table
+from zensync._topology import check_topology, find_nodes
 from zensync.dgc import DGC
 from zensync.statistics import Statistics
 
@@ -26,8 +27,13 @@ _OPTIONS = (
     "wire_dtype",
     "compressor",
     "transport",
+    "topology",
+    "intra_group",
+    "inter_group",
     "log_every",
 )
+# Of a process: no other one can have them.
+_GROUPS = ("process_group", "intra_group", "inter_group")
 
 
 class State:
@@ -56,6 +62,11 @@ class State:
             non-zero, without loss.
         transport: "capacity" sends point-to-point without asking for sizes (gloo only), "exact"
             uses collectives of exact sizes. None takes the one that suits the backend.
+        topology: "auto" for several ranks per node: gradients are added up inside a node first, and
+            the scheme works between nodes, on a part for each rank of a node. Ranks per node are
+            torchrun's LOCAL_WORLD_SIZE. None treats all ranks alike. Not with a compressor.
+        intra_group, inter_group: the same with groups of your own: the ranks of this rank's node,
+            and the ranks with the same place in their nodes. All nodes have as many ranks.
         log_every: log one INFO line, on rank 0, every so many iterations; 0 is never.
 
     Options can be read as attributes and not be changed. Memory for messages is kept for reuse: up
@@ -82,6 +93,9 @@ class State:
         wire_dtype: torch.dtype | None = None,
         compressor: DGC | None = None,
         transport: str | None = None,
+        topology: str | None = None,
+        intra_group: dist.ProcessGroup | None = None,
+        inter_group: dist.ProcessGroup | None = None,
         log_every: int = 0,
     ) -> None:
         check_choice("scheme", scheme, _C.schemes())
@@ -93,8 +107,15 @@ class State:
         _check_compressor(compressor, scheme)
         if transport is not None:
             check_choice("transport", transport, ["capacity", "exact"])
+        check_topology(topology, intra_group, inter_group)
+        if compressor is not None and (topology is not None or intra_group is not None):
+            raise ValueError(
+                "a compressor compresses each rank's own gradient, and with a topology only the "
+                "sums of nodes travel: leave one of them out"
+            )
         check_range("log_every", log_every, 0)
-        check_group(process_group)
+        for group in (process_group, intra_group, inter_group):
+            check_group(group)
         self.process_group = process_group
         self.scheme = scheme
         self.chunks = chunks
@@ -102,6 +123,9 @@ class State:
         self.wire_dtype = wire_dtype
         self.compressor = compressor
         self.transport = transport
+        self.topology = topology
+        self.intra_group = intra_group
+        self.inter_group = inter_group
         self.log_every = log_every
         self._dgc = None if compressor is None else DGCState(compressor)
         self._iterations_before = 0  # of the run that this State was loaded from
@@ -183,7 +207,7 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         logger.warning("a process group cannot be saved: it is left out of the saved State")
-        options = {name: getattr(self, name) for name in _OPTIONS if name != "process_group"}
+        options = {name: getattr(self, name) for name in _OPTIONS if name not in _GROUPS}
         return {**options, "state_dict": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
@@ -206,6 +230,7 @@ class State:
             wire_dtype=self.wire_dtype,
             transport=self.transport or "",
             compressor=self.compressor,
+            nodes=find_nodes(self.process_group, self.topology, self.intra_group, self.inter_group),
         )
         if self._dgc is not None:
             self._dgc.start(self._engine, ranks=dist.get_world_size(self.process_group))

@@ -232,6 +232,21 @@ def test_run_ranks_gives_each_host_its_rank(tmp_path: Path) -> None:
 
 
 @needs_namespaces
+def test_run_ranks_can_start_several_on_a_host(tmp_path: Path) -> None:
+    names = "RANK LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE WORLD_SIZE"
+    code = (
+        "import os, sys\n"
+        "with open(sys.argv[1] + os.environ['RANK'], 'w') as file:\n"
+        "    print(*(os.environ[name] for name in sys.argv[2:]), file=file)"
+    )
+    with ShapedNetwork(hosts=2, rate_bits_per_second=RATE) as network:
+        argv = python(code, f"{tmp_path}/", *names.split())
+        assert run_ranks(network, argv, ranks_per_host=2) == [0, 0, 0, 0]
+    seen = [(tmp_path / str(rank)).read_text() for rank in range(4)]
+    assert seen == ["0 0 2 0 2 4\n", "1 1 2 0 2 4\n", "2 0 2 1 2 4\n", "3 1 2 1 2 4\n"]
+
+
+@needs_namespaces
 def test_run_ranks_forwards_rank_0_alone(capfd: pytest.CaptureFixture[str]) -> None:
     with ShapedNetwork(hosts=2, rate_bits_per_second=RATE) as network:
         run_ranks(network, python("import os; print('this is', os.environ['RANK'])"))
