@@ -59,7 +59,7 @@ void NodeExchange::post() {
   std::vector<Expected> from;
   std::vector<Outgoing> messages;
   for (const int peer : peers()) {
-    if (part(rank_).bytes > 0) from.push_back({peer, part(rank_).bytes});
+    if (part(rank_).bytes > 0) from.push_back({peer, part(rank_).bytes, true});
     if (part(peer).bytes > 0) messages.push_back({peer, part(peer)});
   }
   scatter_ = context_.node.expect(tag(kScatterPhase), from);
@@ -98,7 +98,7 @@ void NodeExchange::gather() {
   std::vector<Expected> from;
   std::vector<Outgoing> messages;
   for (const int peer : peers()) {
-    if (part(peer).bytes > 0) from.push_back({peer, part(peer).bytes});
+    if (part(peer).bytes > 0) from.push_back({peer, part(peer).bytes, true});
     if (part(rank_).bytes > 0) messages.push_back({peer, part(rank_)});
   }
   std::vector<Buffer> received;

@@ -18,13 +18,13 @@ namespace zen {
 
 struct Outgoing {
   int peer = 0;
-  Buffer
-      message;  // handed over: immutable from here; never empty, since every message has a header
+  Buffer message;  // handed over: immutable from here; never empty
 };
 
 struct Expected {
   int peer = 0;
   size_t capacity = 0;  // upper bound of the message's length
+  bool bare = false;    // no header: exactly `capacity` bytes
 };
 
 struct Tag {

@@ -27,6 +27,7 @@ class CapacityTransport final : public C10dTransport {
     int peer;
     Buffer buffer;  // lives as long as the work
     GroupWork work;
+    bool bare = false;  // as in Expected
   };
   struct Open {
     int tag;
@@ -48,6 +49,7 @@ Ticket CapacityTransport::expect(const Tag& tag, std::span<const Expected> from)
   for (const Expected& expected : from) {
     Transfer& receive =
         open.receives.emplace_back(expected.peer, allocate(expected.capacity), nullptr);
+    receive.bare = expected.bare;
     std::vector<at::Tensor> tensors{tensor_of(receive.buffer)};
     receive.work = guarded("receiving from rank " + std::to_string(expected.peer),
                            [&] { return group().recv(tensors, expected.peer, open.tag); });
@@ -75,7 +77,7 @@ std::vector<Buffer> CapacityTransport::wait(Ticket ticket) {
   messages.reserve(open.receives.size());
   for (Transfer& receive : open.receives) {
     guarded("waiting for rank " + std::to_string(receive.peer), [&] { receive.work->wait(); });
-    traffic_.bytes_in += message_bytes(receive.buffer.span());
+    traffic_.bytes_in += receive.bare ? receive.buffer.bytes : message_bytes(receive.buffer.span());
     messages.push_back(receive.buffer);
   }
   for (Transfer& send : open.sends)
