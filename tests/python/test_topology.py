@@ -160,6 +160,7 @@ for number in range(3):
     dist.barrier()
     before = own_counters()
     generator = torch.Generator().manual_seed(number * 100 + dist.get_rank())
+    model.zero_grad()
     model(torch.randint(0, 20000, (50, 4), generator=generator)).sum().backward()
     dist.barrier()
     sent.append((own_counters() - before).bytes_out)
