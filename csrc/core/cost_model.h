@@ -1,51 +1,88 @@
-// Bytes of every scheme in the ZEN paper's design space (section 2.2), under the assumptions of its
-// appendix B.1: one rank per node, full-duplex links between all pairs, no latency, coordinate
-// lists, the same density on all ranks, the same densification in every part, n a power of two.
+// What synchronising one bucket will cost: the bytes that every rank sends and receives, the work
+// that it does and the time of both, for any scheme, from what the ranks' gradients look like.
 //
-// Costs are what the busiest rank sends or receives, stage by stage, in units of one rank's
-// coordinate list (d |G| (v + i) bytes). Where a combination can be realised in several ways the
-// cheapest counts, so that Theorem 1 is tested against the strongest rivals.
+// Equations (1) and (2) of the ZEN paper (section 2.3) are the special case of coordinate lists,
+// equal densities, no headers, no latency and no work: cost_model_test.cpp holds both together.
+//
+// Only the four operations and comparisons are used: from the same numbers all ranks compute the
+// same bits.
 #pragma once
 
-#include <span>
-#include <string>
 #include <vector>
+
+#include "core/codec.h"
+#include "core/dtype.h"
+#include "core/placement.h"
+#include "core/sparsity.h"
 
 namespace zen {
 
-enum class Communication { ring, hierarchy, point_to_point };
-enum class Aggregation { incremental, one_shot };
-// Centralised schemes move whole tensors; balance applies to parts only.
-enum class Partition { centralised, parallel_balanced, parallel_unbalanced };
-
-struct Combination {
-  Communication communication;
-  Aggregation aggregation;
-  Partition partition;
-
-  friend bool operator==(const Combination&, const Combination&) = default;
+// How the messages of a scheme travel: docs/schemes.md.
+enum class Travel : uint8_t {
+  ring,            // the backend's dense all-reduce
+  everybody,       // each rank's message to all others, who add all of them
+  doubling,        // recursive doubling of the whole bucket
+  push_pull,       // to owners, whose sums go to all others point to point
+  push_broadcast,  // the sums go along binomial trees
+  push_scatter,    // the sums go in pieces
 };
 
-constexpr Combination kBalancedParallelism = {
-    Communication::point_to_point, Aggregation::incremental, Partition::parallel_balanced};
-constexpr Combination kHierarchicalCentralisation = {
-    Communication::hierarchy, Aggregation::incremental, Partition::centralised};
-
-// All of them: 3 * 2 * 3.
-std::vector<Combination> all_combinations();
-
-std::string name_of(const Combination& combination);
-
-// What the ranks' tensors look like together.
-// 1. densification[k - 1] is the density of the sum of k ranks over that of one: it starts with 1,
-//    never falls, and is at most k. Its size n is a power of two.
-// 2. skew is the largest share of the non-zeros in one of n equal ranges, times n: from 1 to n.
-struct Overlap {
-  std::span<const double> densification;
-  double skew = 1;
+// What predict() must know of a scheme.
+struct Shape {
+  Travel travel = Travel::ring;
+  PlacementKind placement = PlacementKind::whole;
+  Choice push = Choice::dense, pull = Choice::dense;  // one and the same but for push and pull
 };
 
-// Cost of a combination in coordinate lists of one rank. REQUIRES: the invariants of Overlap.
-double relative_bytes(const Combination& combination, const Overlap& overlap);
+// How the scheme is used on this bucket.
+struct Usage {
+  DType dtype = DType::f32;  // of the gradient
+  DType wire = DType::f32;   // of the values in messages
+  int chunks = 1;
+  bool pack_values = false;
+};
+
+// What the processor does on one rank, in values.
+struct Work {
+  double scanned = 0;  // elements looked at by selecting
+  double listed = 0;   // values written to messages by selecting
+  double merged = 0;   // values added up
+  double written = 0;  // values written to the gradient
+  double packed = 0, unpacked = 0;
+};
+
+struct Prediction {
+  std::vector<double> bytes_out, bytes_in;  // by rank
+  int rounds = 0;                           // of messages that wait for one another
+  int messages = 0;                         // that a rank sends
+  Work work;                                // of the rank that has most of each
+
+  double busiest_bytes() const;  // the most that a rank sends or receives
+};
+
+Prediction predict(const Shape& shape, const Usage& usage, const Sparsity& sparsity);
+
+// Seconds for one unit of everything. A Rates is what one job measures of itself.
+struct Rates {
+  double round = 150e-6;    // latency of one round
+  double message = 150e-6;  // and of each message of it that a rank sends
+  double byte = 8e-9;       // of the busiest rank: 1 Gbit/s
+  double ring_byte = 8e-9;  // of the backend's all-reduce
+  double scanned = 0.3e-9;
+  double listed = 1e-9;
+  double merged = 1.5e-9;
+  double written = 1e-9;
+  double packed = 0.8e-9;
+  double unpacked = 0.8e-9;
+};
+
+struct Seconds {
+  double latency = 0, wire = 0, work = 0;
+  double total = 0;
+};
+
+// Chunks overlap work and wire: what is shorter shows once for each chunk.
+Seconds seconds_of(const Prediction& prediction, const Rates& rates, const Shape& shape,
+                   int chunks);
 
 }  // namespace zen

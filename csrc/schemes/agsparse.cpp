@@ -118,6 +118,9 @@ Scheme agsparse() {
   return {.name = "agsparse",
           .has_placement = true,
           .placement = PlacementKind::whole,
+          .travel = Travel::everybody,
+          .push = Choice::coo,
+          .pull = Choice::coo,
           .make = [](const Context& context) -> std::unique_ptr<Exchange> {
             return std::make_unique<Agsparse>(context);
           }};

@@ -12,6 +12,9 @@ Scheme balanced_parallelism() {
           .placement = PlacementKind::hashed,
           .packs_values = true,
           .narrows_values = true,
+          .travel = Travel::push_pull,
+          .push = Choice::cheapest,
+          .pull = Choice::cheapest,
           .make = [](const Context& context) {
             const EncodeOptions cheapest{Choice::cheapest, context.pack_values};
             return make_push_pull(context,

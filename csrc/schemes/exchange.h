@@ -3,6 +3,7 @@
 // simulator.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cost_model.h"
 #include "core/device.h"
 #include "core/placement.h"
 #include "schemes/transport.h"
@@ -19,6 +21,9 @@ namespace zen {
 enum class Stage : uint8_t { select, encode, push, reduce, pull, decode };
 
 const char* name_of(Stage stage);
+
+constexpr int kStages = 6;
+using StageSeconds = std::array<double, kStages>;  // indexed by Stage
 
 // Told when a stage begins and ends, on the thread that runs the exchange. Stages do not nest.
 class Observer {
@@ -84,8 +89,15 @@ struct Scheme {
   PlacementKind placement;      // meaningful if has_placement
   bool packs_values = false;    // whether Context::pack_values has an effect
   bool narrows_values = false;  // whether Context::wire_dtype is honoured
+  Travel travel = Travel::ring;
+  Choice push = Choice::dense, pull = Choice::dense;  // one and the same but for push and pull
   std::unique_ptr<Exchange> (*make)(const Context&);
 };
+
+// What the cost model must know of it.
+inline Shape shape_of(const Scheme& scheme) {
+  return {scheme.travel, scheme.placement, scheme.push, scheme.pull};
+}
 
 // All schemes, in the order of docs/schemes.md.
 const std::vector<Scheme>& schemes();

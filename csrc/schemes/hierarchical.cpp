@@ -11,6 +11,9 @@ Scheme hierarchical() {
           .has_placement = true,
           .placement = PlacementKind::whole,
           .packs_values = true,
+          .travel = Travel::doubling,
+          .push = Choice::cheapest,
+          .pull = Choice::cheapest,
           .make = [](const Context& context) {
             return make_recursive_doubling(context, {Choice::cheapest, context.pack_values});
           }};

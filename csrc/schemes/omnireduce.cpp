@@ -11,6 +11,9 @@ Scheme omnireduce() {
           .has_placement = true,
           .placement = PlacementKind::ranges,
           .narrows_values = true,
+          .travel = Travel::push_pull,
+          .push = Choice::blocks,
+          .pull = Choice::blocks,
           .make = [](const Context& context) {
             return make_push_pull(
                 context,

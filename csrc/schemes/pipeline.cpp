@@ -50,6 +50,9 @@ std::string with_remedy(const std::exception& error) {
 void Pipeline::start(std::unique_ptr<Task> owned) {
   Task& task = *owned;
   const uint32_t sequence = sequence_++;
+  if (failed_already(task)) return;
+  const bool alone = task.consults();
+  if (alone && !consulted(task, sequence)) return;
   if (!agreed(task, sequence)) return;
   Running running{std::move(owned), nullptr, {}, false};
   if (!attempt(task, "plan", [&] { running.exchange = task.exchange(sequence); })) return;
@@ -57,7 +60,9 @@ void Pipeline::start(std::unique_ptr<Task> owned) {
     running.exchange->prepare();
     if (!ordered() || flight_.empty()) post(running);
   });
-  if (started) flight_.push_back(std::move(running));
+  if (!started) return;
+  flight_.push_back(std::move(running));
+  if (alone) finish_oldest();
 }
 
 void Pipeline::finish_oldest() {
@@ -75,10 +80,16 @@ void Pipeline::finish_oldest() {
   attempt(*flight_.front().task, "", [&] { post(flight_.front()); });
 }
 
-// False if the bucket cannot be synchronised; it has been told.
+// False, like those below, if the bucket cannot be synchronised; it has been told.
+bool Pipeline::consulted(Task& task, uint32_t sequence) {
+  while (!flight_.empty()) finish_oldest();
+  if (failed_already(task)) return false;
+  return attempt(task, "profile", [&] { task.consult(sequence); });
+}
+
 bool Pipeline::agreed(Task& task, uint32_t sequence) {
   Layout layout;
-  if (failed_already(task) || !attempt(task, "plan", [&] { layout = task.layout(); })) return false;
+  if (!attempt(task, "plan", [&] { layout = task.layout(); })) return false;
   const bool known = !layout.always_agree && known_.count(layout.fingerprint) > 0;
   if (watch_ != nullptr)
     watch_->started({sequence, task.where(), layout.fingerprint,

@@ -5,7 +5,9 @@
 // 2. Over an ordered transport a bucket is posted only when the one before it is finished.
 // 3. A layout that this group has not used yet is agreed on first, with nothing in flight: a
 //    message that is longer than its receiver expects would kill the receiving process.
-// 4. The first failure ends it: the peers are woken, every bucket in flight and every later one
+// 4. A bucket whose ranks consult one another does so, and is finished, with nothing else in
+// flight.
+// 5. The first failure ends it: the peers are woken, every bucket in flight and every later one
 //    fails with a message that tells what happened first.
 #pragma once
 
@@ -39,6 +41,13 @@ class Task {
   virtual std::string name() const = 0;        // "bucket 3"
   virtual std::string_view stage() const = 0;  // the latest stage that its exchange entered
   virtual std::string where() const { return name(); }  // "bucket 3 of iteration 17"
+
+  // True if nothing may be in flight when consult() is called.
+  virtual bool consults() { return false; }
+
+  // The ranks' talk before they know how to synchronise the bucket, which then has the transport
+  // for itself until it is finished. Called iff consults(), before layout().
+  virtual void consult(uint32_t /*sequence*/) {}
 
   virtual Layout layout() = 0;
   virtual std::unique_ptr<Exchange> exchange(uint32_t sequence) = 0;
@@ -76,6 +85,7 @@ class Pipeline {
     bool posted = false;
   };
 
+  bool consulted(Task& task, uint32_t sequence);
   bool agreed(Task& task, uint32_t sequence);
   bool ordered() const;
   void fail() noexcept;

@@ -28,34 +28,31 @@ int owners_of(const Scheme& scheme, int ranks) {
 
 }  // namespace
 
-Planner::Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks,
-                 const Traits& traits, std::optional<DType> wire_dtype)
-    : scheme_(find_scheme(scheme)),
-      chunks_(checked_chunks(chunks)),
+Planner::Planner(int chunks, uint32_t seed, int ranks, const Traits& traits,
+                 std::optional<DType> wire_dtype)
+    : chunks_(checked_chunks(chunks)),
       seed_(seed),
       ranks_(ranks),
       max_chunks_(traits.max_chunks),
-      wire_dtype_(wire_dtype) {
-  check_options(scheme_, false, wire_dtype);
-}
+      wire_dtype_(wire_dtype) {}
 
-Plan Planner::plan(DType dtype, uint64_t numel, float divisor) {
+Plan Planner::plan(const Scheme& scheme, DType dtype, uint64_t numel, float divisor) {
   Plan plan;
-  plan.scheme = &scheme_;
+  plan.scheme = &scheme;
   plan.chunks = chunks(numel * size_of(dtype));
-  if (dtype == DType::f32) plan.wire_dtype = wire_dtype_;
-  if (scheme_.has_placement) plan.placement = placement(numel);
-  plan.fingerprint = layout_fingerprint(scheme_.name, dtype, numel, ranks_, seed_, plan.chunks,
+  if (dtype == DType::f32 && scheme.narrows_values) plan.wire_dtype = wire_dtype_;
+  if (scheme.has_placement) plan.placement = placement(scheme, numel);
+  plan.fingerprint = layout_fingerprint(scheme.name, dtype, numel, ranks_, seed_, plan.chunks,
                                         divisor, plan.wire_dtype);
   return plan;
 }
 
 // Words are placed by arithmetic; only lists of elements are worth keeping.
-std::shared_ptr<const Placement> Planner::placement(uint64_t numel) {
+std::shared_ptr<const Placement> Planner::placement(const Scheme& scheme, uint64_t numel) {
   const auto make = [&] {
-    return Placement::make(scheme_.placement, numel, owners_of(scheme_, ranks_), seed_);
+    return Placement::make(scheme.placement, numel, owners_of(scheme, ranks_), seed_);
   };
-  if (scheme_.placement != PlacementKind::hashed_elements) return make();
+  if (scheme.placement != PlacementKind::hashed_elements) return make();
   if (kept_.size() == kMaxKept && kept_.count(numel) == 0) kept_.clear();
   std::shared_ptr<const Placement>& kept = kept_[numel];
   if (!kept) kept = make();

@@ -26,19 +26,20 @@ struct Plan {
 // Used by one thread at a time.
 class Planner {
  public:
-  // `chunks` 0 leaves the number to the planner; `wire_dtype` is for float32 gradients, others
-  // travel as they are. Throws InvalidArgument if `chunks` is not in [0, kMaxChunks], if the scheme
-  // is not known or cannot narrow values.
-  Planner(const std::string& scheme, int chunks, uint32_t seed, int ranks, const Traits& traits,
+  // `chunks` 0 leaves the number to the planner; `wire_dtype` is for float32 gradients and schemes
+  // that can narrow values, everything else travels as it is. Throws InvalidArgument if `chunks` is
+  // not in [0, kMaxChunks].
+  Planner(int chunks, uint32_t seed, int ranks, const Traits& traits,
           std::optional<DType> wire_dtype = {});
 
-  Plan plan(DType dtype, uint64_t numel, float divisor);
+  Plan plan(const Scheme& scheme, DType dtype, uint64_t numel, float divisor);
+
+  // That a gradient of so many bytes is cut into.
+  int chunks(uint64_t bytes) const;
 
  private:
-  int chunks(uint64_t bytes) const;
-  std::shared_ptr<const Placement> placement(uint64_t numel);
+  std::shared_ptr<const Placement> placement(const Scheme& scheme, uint64_t numel);
 
-  const Scheme& scheme_;
   int chunks_;
   uint32_t seed_;
   int ranks_, max_chunks_;

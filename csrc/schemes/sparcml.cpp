@@ -9,6 +9,9 @@ Scheme sparcml() {
   return {.name = "sparcml",
           .has_placement = true,
           .placement = PlacementKind::whole,
+          .travel = Travel::doubling,
+          .push = Choice::coo_or_dense,
+          .pull = Choice::coo_or_dense,
           .make = [](const Context& context) {
             return make_recursive_doubling(context, Choice::coo_or_dense);
           }};
@@ -19,6 +22,9 @@ Scheme sparcml_coo() {
       .name = "sparcml_coo",
       .has_placement = true,
       .placement = PlacementKind::whole,
+      .travel = Travel::doubling,
+      .push = Choice::coo,
+      .pull = Choice::coo,
       .make = [](const Context& context) { return make_recursive_doubling(context, Choice::coo); }};
 }
 

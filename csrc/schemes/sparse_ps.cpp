@@ -11,6 +11,9 @@ Scheme sparse_ps() {
           .has_placement = true,
           .placement = PlacementKind::ranges,
           .narrows_values = true,
+          .travel = Travel::push_pull,
+          .push = Choice::coo,
+          .pull = Choice::coo,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = point_to_point});

@@ -10,6 +10,9 @@ Scheme sparse_ps_broadcast() {
           .has_placement = true,
           .placement = PlacementKind::ranges,
           .narrows_values = true,
+          .travel = Travel::push_broadcast,
+          .push = Choice::coo,
+          .pull = Choice::coo,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = binomial_trees});

@@ -11,6 +11,9 @@ Scheme zen_paper() {
           .has_placement = true,
           .placement = PlacementKind::hashed_elements,
           .narrows_values = true,
+          .travel = Travel::push_pull,
+          .push = Choice::coo,
+          .pull = Choice::bitmap,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::bitmap, .pattern = point_to_point});
@@ -22,6 +25,9 @@ Scheme zen_paper_coo_pull() {
           .has_placement = true,
           .placement = PlacementKind::hashed_elements,
           .narrows_values = true,
+          .travel = Travel::push_pull,
+          .push = Choice::coo,
+          .pull = Choice::coo,
           .make = [](const Context& context) {
             return make_push_pull(
                 context, {.push = Choice::coo, .pull = Choice::coo, .pattern = point_to_point});

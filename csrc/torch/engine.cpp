@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <optional>
 #include <random>
 #include <utility>
@@ -45,6 +46,10 @@ std::optional<DType> wire_dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     if (name == name_of(dtype)) return dtype;
   throw InvalidArgument("unknown wire_dtype '" + name + "': choose bfloat16, or none");
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // The backend's all-reduce as an exchange, for dtypes that no scheme handles.
@@ -106,8 +111,11 @@ class NoExchange final : public Exchange {
 }  // namespace
 
 void check_options(const Options& options) {
-  check_options(find_scheme(options.scheme), options.pack_values,
-                wire_dtype_of(options.wire_dtype));
+  const std::optional<DType> wire_dtype = wire_dtype_of(options.wire_dtype);
+  if (options.scheme == kAuto)  // it asks for bf16 of those that can
+    check_options(find_scheme("balanced_parallelism"), false, wire_dtype);
+  else
+    check_options(find_scheme(options.scheme), options.pack_values.value_or(false), wire_dtype);
 }
 
 void check_supported(const at::Tensor& tensor, Reduce reduce) {
@@ -143,6 +151,8 @@ class Engine::Job final : public Task {
   std::string where() const override {
     return name() + " of iteration " + std::to_string(iteration_);
   }
+  bool consults() override { return is_chosen() && engine_.chooser_->is_due(key()); }
+  void consult(uint32_t sequence) override;
   Layout layout() override;
   std::unique_ptr<Exchange> exchange(uint32_t sequence) override;
   void done(const Report& report, const Traffic& traffic) noexcept override;
@@ -166,6 +176,15 @@ class Engine::Job final : public Task {
 
  private:
   void add_nodes(Layout& layout);
+  // Whether the engine's chooser says how it travels.
+  bool is_chosen() const {
+    return engine_.chooser_ && dtype_ && numel() > 0 && engine_.transport_->size() > 1 &&
+           request_.tensor.layout() == at::kStrided && request_.tensor.device().is_cpu();
+  }
+  BucketKey key() const { return {request_.bucket, *dtype_, numel()}; }
+  Choosable choice() const {
+    return is_chosen() ? engine_.chooser_->choice(key()) : engine_.fixed_;
+  }
   std::unique_ptr<Exchange> plain_exchange(uint32_t sequence);
   void check_memory() const;
   std::unique_ptr<Exchange> node_exchange(uint32_t sequence);
@@ -191,6 +210,7 @@ class Engine::Job final : public Task {
   Plan plan_;
   uint32_t node_layout_ = 0;
   uint64_t iteration_ = 0;
+  bool packs_ = false;
 };
 
 // Of DGC.
@@ -202,6 +222,15 @@ void Engine::Job::check_memory() const {
     if (memory->defined() && memory->device() != device)
       throw InvalidArgument("the memory of DGC is on " + memory->device().str() +
                             ", the bucket on " + device.str());
+}
+
+void Engine::Job::consult(uint32_t sequence) {
+  iteration_ = engine_.iteration_;
+  check_supported(request_.tensor, request_.reduce);
+  const int chunks = engine_.planner_->chunks(request_.tensor.nbytes());
+  if (is_compressed()) return engine_.chooser_->consult(key(), sequence, nullptr, chunks);
+  const Gradient readable = gradient();
+  engine_.chooser_->consult(key(), sequence, &readable, chunks);
 }
 
 Layout Engine::Job::layout() {
@@ -218,9 +247,11 @@ Layout Engine::Job::layout() {
   what += std::to_string(numel()) + " " + dtype_name(request_.tensor) + " elements by ";
   Layout layout{.fingerprint = 0, .description = "", .always_agree = request_.always_agree};
   if (dtype_) {
-    plan_ = engine_.planner_->plan(*dtype_, numel(), divisor(engine_.nodes()));
+    const Choosable chosen = choice();
+    plan_ = engine_.planner_->plan(*chosen.scheme, *dtype_, numel(), divisor(engine_.nodes()));
+    packs_ = chosen.pack_values;
     layout.fingerprint = plan_.fingerprint;
-    what += engine_.scheme_ + " in " + std::to_string(plan_.chunks) + " chunks";
+    what += std::string(chosen.scheme->name) + " in " + std::to_string(plan_.chunks) + " chunks";
     if (plan_.wire_dtype) what += std::string(" as ") + zen::name_of(*plan_.wire_dtype);
   } else {
     what += "the backend";
@@ -248,6 +279,7 @@ std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {
   const auto inside = lane_->enter();
   auto exchange = plain_exchange(sequence);
   if (lane_->stream()) exchange = std::make_unique<OnLane>(*lane_, std::move(exchange));
+  if (is_chosen()) engine_.chooser_->begin(key());
   return request_.dgc && request_.last ? engine_.dgc_->ending_iteration(std::move(exchange))
                                        : std::move(exchange);
 }
@@ -288,16 +320,18 @@ std::unique_ptr<Exchange> Engine::Job::scheme_exchange(uint32_t sequence,
                              .sequence = sequence,
                              .divisor = divisor(engine_.nodes()),
                              .chunks = plan_.chunks,
-                             .pack_values = engine_.pack_values_,
+                             .pack_values = packs_,
                              .wire_dtype = plan_.wire_dtype});
 }
 
 void Engine::Job::done(const Report& report, const Traffic& traffic) noexcept {
   const int nodes = engine_.nodes();
+  if (is_chosen()) engine_.chooser_->end(key(), report, recorder_.seconds());
   engine_.statistics_.add(
       {.index = request_.bucket,
        .dtype = dtype_name(request_.tensor),
-       .scheme = dtype_ ? engine_.scheme_ : "allreduce",
+       .scheme = dtype_ ? std::string(plan_.scheme->name) : "allreduce",
+       .packed = packs_,
        .numel = own_numel(),
        .chunks = plan_.chunks,
        .traffic = traffic,
@@ -318,17 +352,29 @@ void Engine::Job::failed(const std::string& message) noexcept {
 }
 
 Engine::Engine(ProcessGroup group, const Options& options)
-    : scheme_(options.scheme),
-      pack_values_(options.pack_values),
-      wire_dtype_(wire_dtype_of(options.wire_dtype)),
-      rank_(options.rank >= 0 ? options.rank : group->getRank()) {
+    : scheme_(options.scheme), rank_(options.rank >= 0 ? options.rank : group->getRank()) {
   check_options(options);
   std::unique_ptr<Board> board = store_board(options.store ? options.store : group->getStore());
   transport_ = std::make_unique<Lanes>(
       LaneOptions{std::move(group), mode_of(options.transport), options.timeout, options.node});
   mode_ = transport_->mode();
-  planner_ = std::make_unique<Planner>(options.scheme, options.chunks, shared_seed(*transport_),
-                                       nodes(), transport_->traits(), wire_dtype_);
+  const std::optional<DType> wire_dtype = wire_dtype_of(options.wire_dtype);
+  planner_ = std::make_unique<Planner>(options.chunks, shared_seed(*transport_), nodes(),
+                                       transport_->traits(), wire_dtype);
+  // Alone there is nothing to choose, and a sum of a node cannot be looked at in advance.
+  fixed_ = {&find_scheme(options.scheme == kAuto ? "balanced_parallelism" : options.scheme),
+            options.pack_values.value_or(false)};
+  if (options.scheme == kAuto && nodes() > 1 && !options.node)
+    chooser_ = std::make_unique<Chooser>(
+        ChooserOptions{options.profile_iterations,
+                       options.reprofile_every,
+                       options.deterministic,
+                       {options.pack_values, wire_dtype, options.dgc.has_value()}},
+        *transport_,
+        [this](size_t bytes) {
+          return transport_->at(c10::DeviceType::CPU).device().allocate(bytes);
+        },
+        seconds_now);
   if (options.dgc) dgc_ = std::make_unique<DgcCompression>(*options.dgc, options.tensor_parallel);
   if (board && ranks() > 1)
     watch_ =

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "schemes/chooser.h"
 #include "schemes/pipeline.h"
 #include "schemes/planner.h"
 #include "schemes/watch.h"
@@ -26,19 +27,24 @@
 
 namespace zen {
 
+constexpr const char* kAuto = "auto";  // the scheme that is none of its own: see schemes/chooser.h
+
 struct Options {
   std::string scheme = "balanced_parallelism";
-  int chunks = 0;  // 0: chosen from the size of the gradient
-  bool pack_values = false;
-  std::string wire_dtype = "";  // "bfloat16"; empty: the gradient's
-  std::string transport = "";   // "capacity" or "exact"; empty: the faster one
+  int chunks = 0;                        // 0: chosen from the size of the gradient
+  std::optional<bool> pack_values = {};  // none: auto decides, the other schemes do not
+  std::string wire_dtype = "";           // "bfloat16"; empty: the gradient's
+  std::string transport = "";            // "capacity" or "exact"; empty: the faster one
   // Of waiting for peers on a GPU; gloo's operations have that of the group.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::optional<DgcOptions> dgc;
   ProcessGroup tensor_parallel;  // of DGC: ranks that hold parts of one model; may be null
-  ProcessGroup node;             // the ranks of this node, if they add up first; may be null
-  int rank = -1;                 // this rank's name in messages; -1: its rank in the group
-  Store store;                   // of all ranks, for what they tell; null: that of the group
+  int profile_iterations = ChooserOptions{}.profile_iterations;  // these are for auto
+  int reprofile_every = ChooserOptions{}.reprofile_every;
+  bool deterministic = false;
+  ProcessGroup node;  // the ranks of this node, if they add up first; may be null
+  int rank = -1;      // this rank's name in messages; -1: its rank in the group
+  Store store;        // of all ranks, for what they tell; null: that of the group
 };
 
 // Throws InvalidArgument that says what to do if the scheme is not known or an option has no effect
@@ -89,6 +95,7 @@ class Engine {
   int rank() const { return rank_; }
   const std::string& scheme() const { return scheme_; }
   DgcCompression* dgc() { return dgc_.get(); }
+  Chooser* chooser() { return chooser_.get(); }  // of scheme auto, otherwise null
   Mode mode() const { return mode_; }
   Statistics::Snapshot statistics() const { return statistics_.snapshot(); }
 
@@ -103,8 +110,7 @@ class Engine {
   void hold(std::unique_ptr<Job> job);
 
   std::string scheme_;
-  bool pack_values_;
-  std::optional<DType> wire_dtype_;
+  Choosable fixed_;  // what is used for every gradient, unless there is a chooser
   Mode mode_;
   int rank_;
   std::unique_ptr<Lanes> transport_;
@@ -112,6 +118,7 @@ class Engine {
   std::unique_ptr<DgcCompression> dgc_;
   std::unique_ptr<Watch> watch_;  // of the transport; null if the ranks have no way to tell
   uint64_t iteration_ = 1;        // of the thread: whose buckets are being started
+  std::unique_ptr<Chooser> chooser_;
   Statistics statistics_;
   JobQueue<std::unique_ptr<Job>> queue_;
   std::deque<std::unique_ptr<Job>> held_, released_;  // of the thread: see next_job()

@@ -44,6 +44,7 @@ py::dict to_python(const BucketStats& bucket) {
   result["bucket"] = bucket.index;
   result["dtype"] = bucket.dtype;
   result["scheme"] = bucket.scheme;
+  result["packed"] = bucket.packed;
   result["numel"] = bucket.numel;
   result["chunks"] = bucket.chunks;
   result["bytes_out"] = bucket.traffic.bytes_out;
@@ -80,6 +81,74 @@ py::dict to_python(const Statistics::Snapshot& snapshot) {
   result["last"] = to_python(last);
   result["buckets"] = buckets;
   return result;
+}
+
+py::dict to_python(const CandidateReport& candidate) {
+  py::dict result;
+  result["scheme"] = std::string(candidate.choice.scheme->name);
+  result["packed"] = candidate.choice.pack_values;
+  result["bytes"] = candidate.bytes;
+  result["predicted"] = candidate.predicted.total;
+  result["predicted_latency"] = candidate.predicted.latency;
+  result["predicted_wire"] = candidate.predicted.wire;
+  result["predicted_work"] = candidate.predicted.work;
+  result["measured"] =
+      candidate.measured > 0 ? py::object(py::float_(candidate.measured)) : py::none();
+  result["expected"] = candidate.expected;
+  return result;
+}
+
+py::dict to_python(const BucketReport& bucket) {
+  py::dict result;
+  result["bucket"] = bucket.key.index;
+  result["dtype"] = name_of(bucket.key.dtype);
+  result["numel"] = bucket.key.numel;
+  result["reason"] = bucket.reason;
+  result["profiling"] = bucket.profiling;
+  result["turns"] = bucket.turns;
+  result["profiles"] = bucket.profiles;
+  result["ranks"] = bucket.ranks;
+  result["density_before"] = bucket.density;
+  result["density_after"] = bucket.density_of_sum;
+  result["densification"] = bucket.densification;
+  result["skew"] = bucket.skew;
+  result["packed_share"] = bucket.packed_share;
+  result["round_seconds"] = bucket.rates.round + bucket.rates.message * (bucket.ranks - 1);
+  result["link_bytes_per_second"] = 1 / bucket.rates.byte;
+  result["chosen"] = bucket.chosen;
+  py::list candidates;
+  for (const CandidateReport& candidate : bucket.candidates)
+    candidates.append(to_python(candidate));
+  result["candidates"] = candidates;
+  return result;
+}
+
+// Of scheme auto; otherwise empty.
+py::list choices(PythonEngine& engine) {
+  py::list result;
+  if (engine.chooser() == nullptr) return result;
+  for (const BucketReport& bucket : engine.chooser()->reports()) result.append(to_python(bucket));
+  return result;
+}
+
+// Bucket, dtype, elements, scheme and whether packed, of decisions for good.
+using Pinned = std::vector<std::tuple<int, std::string, uint64_t, std::string, bool>>;
+
+Pinned pinned(PythonEngine& engine) {
+  Pinned result;
+  if (engine.chooser() == nullptr) return result;
+  for (const auto& [key, choice] : engine.chooser()->pinned())
+    result.emplace_back(key.index, name_of(key.dtype), key.numel, std::string(choice.scheme->name),
+                        choice.pack_values);
+  return result;
+}
+
+void pin(PythonEngine& engine, const Pinned& decisions) {
+  if (engine.chooser() == nullptr) return;
+  for (const auto& [index, dtype, numel, scheme, packed] : decisions)
+    for (const DType known : {DType::f32, DType::f16, DType::bf16})
+      if (dtype == name_of(known))
+        engine.chooser()->pin({index, known, numel}, {&find_scheme(scheme), packed});
 }
 
 std::vector<std::string> scheme_names() {
@@ -176,27 +245,36 @@ void translate(std::exception_ptr pointer) {
 PYBIND11_MODULE(_C, module) {
   py::register_local_exception_translator(translate);
   py::class_<PythonEngine>(module, "Engine")
-      .def(py::init([](ProcessGroup group, std::string scheme, int chunks, bool pack_values,
-                       std::string wire_dtype, std::string transport, double timeout,
-                       const std::optional<py::dict>& dgc, std::optional<ProcessGroup> tp_group,
+      .def(py::init([](ProcessGroup group, std::string scheme, int chunks,
+                       std::optional<bool> pack_values, std::string wire_dtype,
+                       std::string transport, double timeout, const std::optional<py::dict>& dgc,
+                       std::optional<ProcessGroup> tp_group, int profile_iterations,
+                       int reprofile_every, bool deterministic,
                        std::optional<ProcessGroup> node_group, int rank,
                        std::optional<Store> store) {
              return std::make_unique<PythonEngine>(
                  std::move(group),
                  Options{std::move(scheme), chunks, pack_values, std::move(wire_dtype),
                          std::move(transport), milliseconds_of(timeout), dgc_options(dgc),
-                         tp_group.value_or(ProcessGroup()), node_group.value_or(ProcessGroup()),
-                         rank, store.value_or(Store())});
+                         tp_group.value_or(ProcessGroup()), profile_iterations, reprofile_every,
+                         deterministic, node_group.value_or(ProcessGroup()), rank,
+                         store.value_or(Store())});
            }),
            py::arg("group"), py::kw_only(), py::arg("scheme"), py::arg("chunks"),
            py::arg("pack_values"), py::arg("wire_dtype"), py::arg("transport"), py::arg("timeout"),
            py::arg("dgc") = py::none(), py::arg("tp_group") = py::none(),
-           py::arg("node_group") = py::none(), py::arg("rank") = -1, py::arg("store") = py::none())
+           py::arg("profile_iterations") = ChooserOptions{}.profile_iterations,
+           py::arg("reprofile_every") = ChooserOptions{}.reprofile_every,
+           py::arg("deterministic") = false, py::arg("node_group") = py::none(),
+           py::arg("rank") = -1, py::arg("store") = py::none())
       .def("hook", &hook, py::arg("bucket"))
       .def("compressed_hook", &compressed_hook, py::arg("bucket"), py::kw_only(),
            py::arg("residual"), py::arg("momentum"), py::arg("scale"), py::arg("segments"))
       .def("dgc_state", &dgc_state)
       .def("restore_dgc", &restore_dgc, py::arg("state"))
+      .def("choices", &choices)
+      .def("pinned", &pinned)
+      .def("pin", &pin, py::arg("decisions"))
       .def(
           "all_reduce",
           [](PythonEngine& engine, const at::Tensor& tensor, const std::string& op) {
@@ -212,7 +290,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("schemes", scheme_names);
   module.def(
       "check_options",
-      [](std::string scheme, bool pack_values, std::string wire_dtype) {
+      [](std::string scheme, std::optional<bool> pack_values, std::string wire_dtype) {
         Options options;
         options.scheme = std::move(scheme);
         options.pack_values = pack_values;
@@ -222,6 +300,9 @@ PYBIND11_MODULE(_C, module) {
       py::kw_only(), py::arg("scheme"), py::arg("pack_values"), py::arg("wire_dtype"));
   module.def("build_info", build_info);
   module.attr("MAX_CHUNKS") = kMaxChunks;
+  module.attr("AUTO") = kAuto;
+  module.attr("PROFILE_ITERATIONS") = ChooserOptions{}.profile_iterations;
+  module.attr("REPROFILE_EVERY") = ChooserOptions{}.reprofile_every;
 }
 
 }  // namespace zen

@@ -33,6 +33,9 @@ class PythonEngine {
   // What goes on between iterations. Null if there is no DGC.
   DgcCompression* dgc() { return engine_->dgc(); }
 
+  // Null unless the scheme is auto and there are several ranks.
+  Chooser* chooser() { return engine_->chooser(); }
+
   void close();
   bool on_own_thread() const { return engine_->on_own_thread(); }
   Statistics::Snapshot statistics() const { return engine_->statistics(); }

@@ -1,7 +1,6 @@
 // What was synchronised and what it cost, by bucket and in total. Thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -12,13 +11,11 @@
 
 namespace zen {
 
-constexpr int kStages = 6;
-using StageSeconds = std::array<double, kStages>;  // indexed by Stage
-
 struct BucketStats {
   int index = 0;
   std::string dtype;
   std::string scheme;
+  bool packed = false;  // whether values were packed
   uint64_t numel = 0;
   int chunks = 0;
   Traffic traffic;

@@ -4,9 +4,12 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket, Store
 
-from zensync.statistics import Statistics
+from zensync.statistics import BucketChoice, Statistics
 
+AUTO: str
 MAX_CHUNKS: int
+PROFILE_ITERATIONS: int
+REPROFILE_EVERY: int
 
 class BuildInfo(TypedDict):
     torch: str
@@ -22,12 +25,15 @@ class Engine:
         *,
         scheme: str,
         chunks: int,
-        pack_values: bool,
+        pack_values: bool | None,
         wire_dtype: str,
         transport: str,
         timeout: float,
         dgc: dict[str, Any] | None = None,
         tp_group: dist.ProcessGroup | None = None,
+        profile_iterations: int = ...,
+        reprofile_every: int = ...,
+        deterministic: bool = ...,
         node_group: dist.ProcessGroup | None = None,
         rank: int = -1,
         store: Store | None = None,
@@ -44,6 +50,9 @@ class Engine:
     ) -> torch.futures.Future[torch.Tensor]: ...
     def dgc_state(self) -> dict[str, int | float]: ...
     def restore_dgc(self, state: dict[str, int | float]) -> None: ...
+    def choices(self) -> list[BucketChoice]: ...
+    def pinned(self) -> list[tuple[int, str, int, str, bool]]: ...
+    def pin(self, decisions: list[tuple[int, str, int, str, bool]]) -> None: ...
     def all_reduce(
         self, tensor: torch.Tensor, *, op: str
     ) -> torch.futures.Future[torch.Tensor]: ...
@@ -59,5 +68,5 @@ class Engine:
     def transport(self) -> str: ...
 
 def schemes() -> list[str]: ...
-def check_options(*, scheme: str, pack_values: bool, wire_dtype: str) -> None: ...
+def check_options(*, scheme: str, pack_values: bool | None, wire_dtype: str) -> None: ...
 def build_info() -> BuildInfo: ...

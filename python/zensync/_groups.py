@@ -34,10 +34,13 @@ def make_engine(
     *,
     scheme: str,
     chunks: int = 0,
-    pack_values: bool = False,
+    pack_values: bool | None = None,
     wire_dtype: torch.dtype | None = None,
     transport: str = "",
     compressor: DGC | None = None,
+    profile_iterations: int = _C.PROFILE_ITERATIONS,
+    reprofile_every: int = _C.REPROFILE_EVERY,
+    deterministic: bool = False,
     nodes: Nodes | None = None,
 ) -> _C.Engine:
     """Collective over the members of `group` (None: all ranks) and of a compressor's tp_group."""
@@ -66,6 +69,9 @@ def make_engine(
             timeout=_DEADLINE_SHARE * _timeout(clones[0]).total_seconds(),
             dgc=None if compressor is None else compressor.engine_options(clones[0].size()),
             tp_group=tp_group,
+            profile_iterations=profile_iterations,
+            reprofile_every=reprofile_every,
+            deterministic=deterministic,
             **of_nodes,
         )
     except BaseException:
@@ -90,7 +96,7 @@ def _destroy(clones: list[dist.ProcessGroup], process: int) -> None:
 
 
 def check_options(
-    *, scheme: str, pack_values: bool = False, wire_dtype: torch.dtype | None = None
+    *, scheme: str, pack_values: bool | None = None, wire_dtype: torch.dtype | None = None
 ) -> None:
     """Raises ValueError if the scheme is unknown or an option has no effect on it."""
     _C.check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype_name(wire_dtype))

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from zensync import _C
 from zensync._checks import check_choice, check_keys, check_range
 from zensync._dgc_state import DGCState
+from zensync._explain import explanation
 from zensync._groups import check_group, check_options, close_engine, make_engine
 from zensync._nccl import moves_gpu_tensors_by_nccl, reason_to_wait
 from zensync._report import no_statistics, summary_line, summary_table
@@ -31,6 +32,9 @@ _OPTIONS = (
     "intra_group",
     "inter_group",
     "log_every",
+    "profile_iterations",
+    "reprofile_every",
+    "deterministic",
 )
 # Of a process: no other one can have them.
 _GROUPS = ("process_group", "intra_group", "inter_group")
@@ -45,14 +49,15 @@ class State:
 
     Args:
         process_group: the group that DDP averages over; None is the default group.
-        scheme: how gradients travel, one of `zensync.schemes()`. Keep the default unless you
-            compare; "allreduce" is what plain DDP does.
+        scheme: how gradients travel: "auto" tries what suits each bucket and keeps the fastest; or
+            one of `zensync.schemes()`, of which "allreduce" is what plain DDP does.
         chunks: word ranges that a bucket is cut into, so that one is added up while another is on
             the wire: 1 to 16, the same on all ranks. None chooses 1 for small buckets and 4 for
             large ones; try 1 if the network is fast and the processors are busy.
         pack_values: squeeze the values without loss, where that makes a message smaller: fewer
-            bytes for more work. Try it on slow links, above all with bfloat16 gradients. It is up
-            to each rank. Schemes "balanced_parallelism" and "hierarchical".
+            bytes for more work. None leaves it to "auto", and is False with other schemes. It is
+            up to each rank, except with "auto". Schemes "auto", "balanced_parallelism" and
+            "hierarchical".
         wire_dtype: torch.bfloat16 sends float32 gradients in half the bytes, which is lossy: each
             value is rounded when a rank sends it and once more when the sum is sent back; sums are
             float32. Gradients of other dtypes travel as they are. None is lossless. Schemes whose
@@ -68,6 +73,13 @@ class State:
         intra_group, inter_group: the same with groups of your own: the ranks of this rank's node,
             and the ranks with the same place in their nodes. All nodes have as many ranks.
         log_every: log one INFO line, on rank 0, every so many iterations; 0 is never.
+        profile_iterations: with "auto", in how many iterations it may try schemes before it keeps
+            to the fastest; at least 1. None is 6.
+        reprofile_every: with "auto", after how many iterations it looks again; at least 1. None is
+            500.
+        deterministic: with "auto", decide by the first look at the gradients alone, not by
+            measured times, and for good: the same gradients then give the same bits in every run.
+            The other schemes always do.
 
     Options can be read as attributes and not be changed. Memory for messages is kept for reuse: up
     to 1 GiB, without what eight iterations in a row did not need; close() gives it back.
@@ -79,6 +91,7 @@ class State:
         "_engine",
         "_iterations_before",
         "_logged",
+        "_pinned",
         "_waits",
         *_OPTIONS,
     )
@@ -89,7 +102,7 @@ class State:
         *,
         scheme: str = "balanced_parallelism",
         chunks: int | None = None,
-        pack_values: bool = False,
+        pack_values: bool | None = None,
         wire_dtype: torch.dtype | None = None,
         compressor: DGC | None = None,
         transport: str | None = None,
@@ -97,12 +110,15 @@ class State:
         intra_group: dist.ProcessGroup | None = None,
         inter_group: dist.ProcessGroup | None = None,
         log_every: int = 0,
+        profile_iterations: int | None = None,
+        reprofile_every: int | None = None,
+        deterministic: bool = False,
     ) -> None:
-        check_choice("scheme", scheme, _C.schemes())
+        check_choice("scheme", scheme, [_C.AUTO, *_C.schemes()])
         if chunks is not None:
             check_range("chunks", chunks, 1, _C.MAX_CHUNKS)
-        if not isinstance(pack_values, bool):
-            raise TypeError(f"pack_values is {pack_values!r}: it must be True or False")
+        if pack_values is not None and not isinstance(pack_values, bool):
+            raise TypeError(f"pack_values is {pack_values!r}: it must be True, False or None")
         check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype)
         _check_compressor(compressor, scheme)
         if transport is not None:
@@ -114,6 +130,7 @@ class State:
                 "sums of nodes travel: leave one of them out"
             )
         check_range("log_every", log_every, 0)
+        _check_profile(scheme, profile_iterations, reprofile_every, deterministic)
         for group in (process_group, intra_group, inter_group):
             check_group(group)
         self.process_group = process_group
@@ -127,6 +144,10 @@ class State:
         self.intra_group = intra_group
         self.inter_group = inter_group
         self.log_every = log_every
+        self.profile_iterations = profile_iterations
+        self.reprofile_every = reprofile_every
+        self.deterministic = deterministic
+        self._pinned: list[tuple[int, str, int, str, bool]] = []
         self._dgc = None if compressor is None else DGCState(compressor)
         self._iterations_before = 0  # of the run that this State was loaded from
         self._logged = 0
@@ -176,10 +197,23 @@ class State:
         """The last iteration as a table, a line per bucket."""
         return summary_table(self.stats())
 
+    def explain(self) -> str:
+        """Why each bucket is synchronised the way it is: with scheme "auto", for every bucket, a
+        table of the schemes with the predicted and the measured time of each, and the numbers they
+        come from."""
+        choices = [] if self._engine is None else self._engine.choices()
+        return explanation(self.scheme, choices)
+
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs, between two iterations: with a compressor, what this rank has
-        not sent yet. That differs between ranks, so each of them saves its own."""
-        state = {"version": _STATE_VERSION, "iterations": self.stats()["iterations"]}
+        not sent yet; what `deterministic` has decided. The former differs between ranks, so each
+        of them saves its own."""
+        state: dict[str, Any] = {
+            "version": _STATE_VERSION,
+            "iterations": self.stats()["iterations"],
+        }
+        if self.deterministic:
+            state["choices"] = self._decisions()
         return state if self._dgc is None else {**state, "dgc": self._dgc.saved()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -188,6 +222,9 @@ class State:
         nothing left to send, and logs a warning: what was not sent is lost once."""
         _check_saved(state_dict)
         done_here = self.stats()["iterations"] - self._iterations_before
+        self._pinned = list(state_dict.get("choices", []))
+        if self._engine is not None:
+            self._engine.pin(self._pinned)
         if self._dgc is not None and "dgc" in state_dict:
             self._dgc.load(state_dict["dgc"])
         elif self._dgc is not None or "dgc" in state_dict:
@@ -214,6 +251,7 @@ class State:
         logger.warning("the loaded State uses the default process group")
         for name in _OPTIONS:
             setattr(self, name, saved.get(name))
+        self._pinned = []
         self._dgc = None if self.compressor is None else DGCState(self.compressor)
         self._iterations_before = 0
         self._logged = 0
@@ -230,8 +268,12 @@ class State:
             wire_dtype=self.wire_dtype,
             transport=self.transport or "",
             compressor=self.compressor,
+            profile_iterations=self.profile_iterations or _C.PROFILE_ITERATIONS,
+            reprofile_every=self.reprofile_every or _C.REPROFILE_EVERY,
+            deterministic=self.deterministic,
             nodes=find_nodes(self.process_group, self.topology, self.intra_group, self.inter_group),
         )
+        self._engine.pin(self._pinned)
         if self._dgc is not None:
             self._dgc.start(self._engine, ranks=dist.get_world_size(self.process_group))
         return self._engine
@@ -245,6 +287,12 @@ class State:
                 logger.warning("buckets are synchronised one by one, beside NCCL: %s", reason)
             self._waits = bool(reason)
         return self._waits
+
+    def _decisions(self) -> list[tuple[int, str, int, str, bool]]:
+        """What `deterministic` has decided, here or in the run that this State was loaded from."""
+        if self._engine is None:
+            return self._pinned
+        return self._engine.pinned()
 
     def _log(self) -> None:
         """Called when an iteration begins: everything earlier is finished."""
@@ -262,10 +310,27 @@ def _check_saved(state_dict: dict[str, Any]) -> None:
         raise ValueError(
             f"the state has version {version}, this zensync reads version {_STATE_VERSION}"
         )
-    check_keys("the state", state_dict, ["version", "iterations"], optional=["dgc"])
+    check_keys("the state", state_dict, ["version", "iterations"], optional=["dgc", "choices"])
     iterations = state_dict["iterations"]
     if not isinstance(iterations, int) or isinstance(iterations, bool) or iterations < 0:
         raise ValueError(f"the state has done {iterations!r} iterations: it is not one of a State")
+
+
+def _check_profile(
+    scheme: str, profile_iterations: int | None, reprofile_every: int | None, deterministic: bool
+) -> None:
+    given = {"profile_iterations": profile_iterations, "reprofile_every": reprofile_every}
+    for name, value in given.items():
+        if value is None:
+            continue
+        check_range(name, value, 1)
+        if scheme != _C.AUTO or deterministic:
+            raise ValueError(
+                f"{name} has no effect on scheme {scheme!r}"
+                f"{' if deterministic' if deterministic else ''}: leave it out"
+            )
+    if not isinstance(deterministic, bool):
+        raise TypeError(f"deterministic is {deterministic!r}: it must be True or False")
 
 
 def _check_compressor(compressor: DGC | None, scheme: str) -> None:

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/cost_model.h"
+#include "core/design_space.h"
 #include "index_patterns.h"
 
 namespace zen {

@@ -16,14 +16,14 @@ import zensync
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"scheme": "fast"}, ValueError, "scheme is 'fast': choose one of allreduce"),
-        ({"scheme": None}, ValueError, "scheme is None: choose one of allreduce"),
+        ({"scheme": "fast"}, ValueError, "scheme is 'fast': choose one of auto, allreduce"),
+        ({"scheme": None}, ValueError, "scheme is None: choose one of auto, allreduce"),
         ({"process_group": "allreduce"}, TypeError, "the process group is 'allreduce': it must"),
         ({"chunks": 0}, ValueError, "chunks is 0: it must be 1 to 16"),
         ({"chunks": 17}, ValueError, "chunks is 17: it must be 1 to 16"),
         ({"chunks": 2.0}, TypeError, "chunks is 2.0: it must be a whole number"),
         ({"chunks": True}, TypeError, "chunks is True: it must be a whole number"),
-        ({"pack_values": 1}, TypeError, "pack_values is 1: it must be True or False"),
+        ({"pack_values": 1}, TypeError, "pack_values is 1: it must be True, False or None"),
         ({"transport": "tcp"}, ValueError, "transport is 'tcp': choose one of capacity, exact"),
         ({"log_every": -1}, ValueError, "log_every is -1: it must be at least 0"),
         ({"log_every": None}, TypeError, "log_every is None: it must be a whole number"),

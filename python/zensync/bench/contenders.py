@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import zensync
+import zensync.statistics
 from zensync import _C
 from zensync.bench.replay import Replay
 
@@ -37,6 +38,7 @@ class Traffic:
     bytes_in: float
     chunks: int = 0
     imbalance: float | None = None
+    used: str = ""  # the schemes that "auto" has chosen
     seconds_by_stage: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -45,6 +47,7 @@ class Contender(ABC):
 
     name: str
     exact: bool  # the result is the mean, up to rounding
+    least_warm_up: int = 1  # turns before it works as it will work on
     divisor: int = 0  # the result is the sum divided by it; 0 is the number of ranks
 
     @abstractmethod
@@ -70,6 +73,8 @@ class SchemeContender(Contender):
         scheme, options = parse(spec)
         self.name = spec
         self.exact = not {"wire_dtype", "compressor"} & set(options)
+        if scheme == _C.AUTO:  # each trial, and the decision
+            self.least_warm_up = _C.PROFILE_ITERATIONS + 1
         self._state = zensync.State(scheme=scheme, **options)
         self._replay = Replay(gradients.parts, zensync.hook, self._state)
 
@@ -89,6 +94,7 @@ class SchemeContender(Contender):
             bytes_in=last["bytes_in"],
             chunks=max(bucket["chunks"] for bucket in buckets),
             imbalance=max(imbalances, default=None),
+            used=" + ".join(sorted({_used(bucket) for bucket in buckets})),
             seconds_by_stage=seconds,
         )
 
@@ -96,11 +102,16 @@ class SchemeContender(Contender):
         self._state.close()
 
 
+def _used(bucket: zensync.statistics.BucketStats) -> str:
+    return bucket["scheme"] + (":packed" if bucket["packed"] else "")
+
+
 def parse(spec: str) -> tuple[str, dict[str, Any]]:
     """The scheme and the State's options. Raises ValueError that names the wrong part."""
     scheme, *options = spec.split(":")
-    if scheme not in _C.schemes():
-        raise ValueError(f"scheme {scheme!r} is not known: choose of {', '.join(_C.schemes())}")
+    known_schemes = [_C.AUTO, *_C.schemes()]
+    if scheme not in known_schemes:
+        raise ValueError(f"scheme {scheme!r} is not known: choose of {', '.join(known_schemes)}")
     arguments = dict(_option(spec, option) for option in options)
     known = inspect.signature(zensync.State).parameters
     for argument in arguments:

@@ -61,6 +61,7 @@ class Row:
     exact: bool
     difference: float
     same_on_all_ranks: bool
+    used: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +129,7 @@ class Measurement:
             exact=ranks[0].exact,
             difference=max(measured.difference for measured in ranks),
             same_on_all_ranks=len({measured.checksum for measured in ranks}) == 1,
+            used=last[0].used,
         )
 
     def _what(self) -> dict[str, Any]:
