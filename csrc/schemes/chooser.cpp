@@ -38,7 +38,7 @@ bool moved_between(double now, double then) {
   return now > then * kMovedUp || now < then * kMovedDown;
 }
 
-std::string describe(const BucketKey& key, const ChooserOptions& options) {
+std::string description_of(const BucketKey& key, const ChooserOptions& options) {
   const auto packing = [](std::optional<bool> wish) {
     return wish ? (*wish ? "yes" : "no") : "auto";
   };
@@ -193,9 +193,15 @@ void Chooser::pin(const BucketKey& key, const Choosable& choice) {
   pinned_[key] = choice;
 }
 
+Layout Chooser::subject(const BucketKey& key) const {
+  const std::string description = description_of(key, options_);
+  Fingerprint fingerprint;
+  fingerprint.add(description);
+  return {fingerprint.result(), description};
+}
+
 void Chooser::consult(const BucketKey& key, uint32_t sequence, const Gradient* gradient,
                       int chunks) {
-  if (!is_due(key)) return;  // it had to know how the turn before ended, which brought nothing new
   Bucket& bucket = known(key, sequence);
   bucket.chunks = chunks;
   if (!bucket.profiling) bucket.start_profile(options_.profile_iterations);
@@ -227,7 +233,7 @@ Chooser::Bucket& Chooser::known(const BucketKey& key, uint32_t sequence) {
   const auto found = buckets_.find(key);
   if (found != buckets_.end()) return found->second;
   const std::string description =
-      describe(key, options_) + ", number " + std::to_string(sequence) + " on this group";
+      subject(key).description + ", number " + std::to_string(sequence) + " on this group";
   Fingerprint fingerprint;
   fingerprint.add(description);
   transport_.agree(fingerprint.result(), description);

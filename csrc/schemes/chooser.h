@@ -26,6 +26,7 @@
 #include "schemes/candidates.h"
 #include "schemes/findings.h"
 #include "schemes/measured_rates.h"
+#include "schemes/pipeline.h"
 #include "schemes/transport.h"
 
 namespace zen {
@@ -80,6 +81,9 @@ class Chooser {
   // Whether this turn needs consult(), or needs to know how the one before ended: with nothing in
   // flight.
   bool is_due(const BucketKey& key);
+
+  // What all ranks must mean alike when they consult.
+  Layout subject(const BucketKey& key) const;
 
   // Collective. Looks at `gradient`, unless it is null because it lies elsewhere or is to be
   // compressed; `chunks` is how many a scheme would cut it into. Throws as gather() and agree() do.

@@ -49,10 +49,15 @@ std::string with_remedy(const std::exception& error) {
 
 void Pipeline::start(std::unique_ptr<Task> owned) {
   Task& task = *owned;
-  const uint32_t sequence = sequence_++;
   if (failed_already(task)) return;
-  const bool alone = task.consults();
-  if (alone && !consulted(task, sequence)) return;
+  bool alone = task.consults();
+  if (alone) {
+    while (!flight_.empty()) finish_oldest();
+    if (failed_already(task)) return;
+    alone = task.consults();  // what was in flight may have been all that it waited for
+    if (alone && !consulted(task)) return;
+  }
+  const uint32_t sequence = sequence_++;
   if (!agreed(task, sequence)) return;
   Running running{std::move(owned), nullptr, {}, false};
   if (!attempt(task, "plan", [&] { running.exchange = task.exchange(sequence); })) return;
@@ -81,10 +86,16 @@ void Pipeline::finish_oldest() {
 }
 
 // False, like those below, if the bucket cannot be synchronised; it has been told.
-bool Pipeline::consulted(Task& task, uint32_t sequence) {
-  while (!flight_.empty()) finish_oldest();
-  if (failed_already(task)) return false;
-  return attempt(task, "profile", [&] { task.consult(sequence); });
+bool Pipeline::consulted(Task& task) {
+  const uint32_t sequence = sequence_++;
+  const auto consult = [&] {
+    const Layout subject = task.subject();
+    if (watch_ != nullptr)
+      watch_->started({sequence, task.where(), subject.fingerprint, subject.description});
+    task.consult(sequence);
+    if (watch_ != nullptr) watch_->finished();
+  };
+  return attempt(task, "profile", consult);
 }
 
 bool Pipeline::agreed(Task& task, uint32_t sequence) {

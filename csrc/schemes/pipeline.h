@@ -42,11 +42,14 @@ class Task {
   virtual std::string_view stage() const = 0;  // the latest stage that its exchange entered
   virtual std::string where() const { return name(); }  // "bucket 3 of iteration 17"
 
-  // True if nothing may be in flight when consult() is called.
+  // Whether the ranks must talk before they know how to synchronise the bucket, or whether it must
+  // be known how the one before ended. With nothing in flight all ranks must say the same.
   virtual bool consults() { return false; }
 
-  // The ranks' talk before they know how to synchronise the bucket, which then has the transport
-  // for itself until it is finished. Called iff consults(), before layout().
+  // That talk, under a number of its own, and what it is about. Called before layout() if
+  // consults() with nothing in flight; the bucket then has the transport for itself until it is
+  // finished.
+  virtual Layout subject() { return {}; }
   virtual void consult(uint32_t /*sequence*/) {}
 
   virtual Layout layout() = 0;
@@ -85,7 +88,7 @@ class Pipeline {
     bool posted = false;
   };
 
-  bool consulted(Task& task, uint32_t sequence);
+  bool consulted(Task& task);
   bool agreed(Task& task, uint32_t sequence);
   bool ordered() const;
   void fail() noexcept;

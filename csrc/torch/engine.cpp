@@ -152,6 +152,7 @@ class Engine::Job final : public Task {
     return name() + " of iteration " + std::to_string(iteration_);
   }
   bool consults() override { return is_chosen() && engine_.chooser_->is_due(key()); }
+  Layout subject() override;
   void consult(uint32_t sequence) override;
   Layout layout() override;
   std::unique_ptr<Exchange> exchange(uint32_t sequence) override;
@@ -224,8 +225,12 @@ void Engine::Job::check_memory() const {
                             ", the bucket on " + device.str());
 }
 
-void Engine::Job::consult(uint32_t sequence) {
+Layout Engine::Job::subject() {
   iteration_ = engine_.iteration_;
+  return engine_.chooser_->subject(key());
+}
+
+void Engine::Job::consult(uint32_t sequence) {
   check_supported(request_.tensor, request_.reduce);
   const int chunks = engine_.planner_->chunks(request_.tensor.nbytes());
   if (is_compressed()) return engine_.chooser_->consult(key(), sequence, nullptr, chunks);
