@@ -57,7 +57,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", choices=("llama", "opt", "gemma2"), default="llama")
     parser.add_argument("--density", type=float, default=0.05, help="1 is plain DDP, lossless")
-    parser.add_argument("--scheme", choices=zensync.schemes(), default="balanced_parallelism")
+    parser.add_argument(
+        "--scheme", choices=["auto", *zensync.schemes()], default="balanced_parallelism"
+    )
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--report-every", type=int, default=20)
     parser.add_argument("--sequences", type=int, default=4, help="per rank and iteration")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import zensync
-from common.training import Choice
+from common.training import DEFAULT_SCHEME, Choice
 from common.workload import OfRank
 from zensync import _network
 
@@ -89,10 +89,10 @@ def _add_options(parser: argparse.ArgumentParser, example: Example) -> None:
     )
     parser.add_argument(
         "--scheme",
-        choices=zensync.schemes(),
+        choices=["auto", *zensync.schemes()],
         metavar="SCHEME",
-        help=f"how zensync's gradients travel: {', '.join(zensync.schemes())} "
-        "(default: zensync's own)",
+        help=f"how zensync's gradients travel: auto, {', '.join(zensync.schemes())} "
+        f"(default {DEFAULT_SCHEME})",
     )
     parser.add_argument(
         "--compressor",

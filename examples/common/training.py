@@ -18,6 +18,7 @@ from common.workload import Workload
 from zensync._network import own_counters
 
 CONTENDERS = ("ddp", "zensync")
+DEFAULT_SCHEME = "balanced_parallelism"  # "auto" would spend a short run on its trials
 WARM_UP = 10  # iterations left out of the median: buckets are rebuilt, memory is new
 FINAL = 10  # iterations whose mean is the final training loss: one batch alone says little
 
@@ -28,12 +29,12 @@ Progress = Callable[[int, float], None]  # iterations done, the last one's loss 
 class Choice:
     """What zensync is to do."""
 
-    scheme: str | None = None  # None: zensync's default
+    scheme: str | None = None  # None: DEFAULT_SCHEME
     density: float | None = None  # of DGC; None: nothing is lost
 
     def state(self) -> zensync.State:
         """Collective. Raises ValueError for what does not go together."""
-        options: dict[str, Any] = {} if self.scheme is None else {"scheme": self.scheme}
+        options: dict[str, Any] = {"scheme": self.scheme or DEFAULT_SCHEME}
         if self.density is not None:
             options["compressor"] = zensync.DGC(self.density)
         return zensync.State(**options)

@@ -100,7 +100,7 @@ class State:
         self,
         process_group: dist.ProcessGroup | None = None,
         *,
-        scheme: str = "balanced_parallelism",
+        scheme: str = "auto",
         chunks: int | None = None,
         pack_values: bool | None = None,
         wire_dtype: torch.dtype | None = None,

@@ -56,7 +56,7 @@ def test_every_scheme_trains(scheme: str) -> None:
 
 
 def sends_packed_values(rank: int) -> int:
-    state = zensync.State(pack_values=rank > 0)  # up to each rank
+    state = zensync.State(scheme="balanced_parallelism", pack_values=rank > 0)  # up to each rank
     plain, ours = pair(lambda: nn.Linear(300, 300).bfloat16(), state)
     for number in range(2):
         x = torch.randn(4, 300, generator=torch.Generator().manual_seed(10 * number + rank))
@@ -311,7 +311,7 @@ def test_compress_wrappers(name: str) -> None:
 
 
 def sends_less_than_dense(rank: int) -> None:
-    state = zensync.State()
+    state = zensync.State(scheme="balanced_parallelism")
     _, ours = pair(lambda: nn.EmbeddingBag(ROWS, DIM), state)
     step(ours, indices(rank, 0))
     statistics = state.stats()

@@ -57,7 +57,9 @@ class Layers(nn.Module):
 def train(rank: int, action: Callable[[], None], culprit: int, **options: Any) -> None:
     model = Layers()
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.01)
-    ddp.register_comm_hook(zensync.State(**options), zensync.hook)
+    ddp.register_comm_hook(
+        zensync.State(**{"scheme": "balanced_parallelism", **options}), zensync.hook
+    )
     for number in range(4):
         if number == 3 and rank == culprit:
             model.action = action
@@ -126,7 +128,9 @@ def test_rank_that_is_later_than_the_timeout() -> None:
 
 
 def has_other_options(rank: int, name: str, values: list[Any]) -> None:
-    _, ours = pair(Embedding, zensync.State(**{name: values[rank]}))
+    _, ours = pair(
+        Embedding, zensync.State(**{"scheme": "balanced_parallelism", name: values[rank]})
+    )
     step(ours, indices(rank, 0))
 
 

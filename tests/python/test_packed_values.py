@@ -27,7 +27,7 @@ def share_of_bytes(rank: int, dtype: torch.dtype) -> float:
     sent = []
     models = []
     for pack_values in (False, True):
-        state = zensync.State(pack_values=pack_values)
+        state = zensync.State(scheme="balanced_parallelism", pack_values=pack_values)
         model = dense_model(dtype)
         model.register_comm_hook(state, zensync.hook)
         backward(model, rank, dtype)

@@ -43,11 +43,11 @@ def part_ways(rank: int, options: dict[str, object], known: bool) -> None:
 @pytest.mark.parametrize(
     ("ranks", "options", "known"),
     [
-        (2, {}, False),
-        (3, {}, True),
+        (2, {"scheme": "balanced_parallelism"}, False),
+        (3, {"scheme": "balanced_parallelism"}, True),
         (3, {"scheme": "hierarchical"}, False),
         (2, {"scheme": "allreduce"}, False),
-        (2, {"transport": "exact"}, False),
+        (2, {"scheme": "balanced_parallelism", "transport": "exact"}, False),
     ],
     ids=["new layout", "known layout", "hierarchical", "allreduce", "exact"],
 )

@@ -63,7 +63,7 @@ def share_of_bytes(rank: int) -> float:
     sent = []
     for wire_dtype in (None, torch.bfloat16):
         torch.manual_seed(0)
-        state = zensync.State(wire_dtype=wire_dtype)
+        state = zensync.State(scheme="balanced_parallelism", wire_dtype=wire_dtype)
         model = DistributedDataParallel(nn.Linear(300, 200))
         model.register_comm_hook(state, zensync.hook)
         step(model, torch.ones(4, 300) * (rank + 1))
