@@ -13,7 +13,8 @@ def hook(
     state: State,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[torch.Tensor]:
-    """Averages a gradient bucket over the group, in place, sending the non-zeros only.
+    """Averages a gradient bucket over the group, in place, by the State's scheme. Most of them send
+    the non-zeros only. This is what "balanced_parallelism" does:
 
     1. Each rank finds the non-zeros of its bucket and sends every owner those of the owner's part.
        Parts are pseudo-random, so that owners have equally much to do.
