@@ -9,6 +9,7 @@
 
 #include "core/cpu_features.h"
 #include "core/error.h"
+#include "torch/advice.h"
 #include "torch/python_engine.h"
 
 namespace zen {
@@ -299,6 +300,7 @@ PYBIND11_MODULE(_C, module) {
       },
       py::kw_only(), py::arg("scheme"), py::arg("pack_values"), py::arg("wire_dtype"));
   module.def("build_info", build_info);
+  add_advice(module);
   module.attr("MAX_CHUNKS") = kMaxChunks;
   module.attr("AUTO") = kAuto;
   module.attr("PROFILE_ITERATIONS") = ChooserOptions{}.profile_iterations;

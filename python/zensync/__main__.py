@@ -1,4 +1,4 @@
-"""The command line: `zensync env`, `zensync bench`, or `python -m zensync ...`."""
+"""The command line: `zensync env`, `bench` and `advise`, or `python -m zensync ...`."""
 
 import argparse
 import sys
@@ -7,14 +7,19 @@ from zensync.env import report
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["bench"]:  # it has a parser of its own
+    if sys.argv[1:2] == ["bench"]:  # these have parsers of their own
         from zensync import bench
 
         return bench.main(sys.argv[2:])
+    if sys.argv[1:2] == ["advise"]:
+        from zensync import advise
+
+        return advise.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="zensync")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("env", help="print what a bug report needs")
     commands.add_parser("bench", help="measure what synchronising a gradient costs; see its --help")
+    commands.add_parser("advise", help="predict what every scheme would cost; see its --help")
     parser.parse_args()
     print(report())
     return 0

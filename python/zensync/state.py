@@ -1,6 +1,8 @@
 """What the hook keeps between calls: options, the engine, statistics."""
 
 import logging
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from zensync._nccl import moves_gpu_tensors_by_nccl, reason_to_wait
 from zensync._report import no_statistics, summary_line, summary_table
 from zensync._topology import check_topology, find_nodes
 from zensync.dgc import DGC
+from zensync.profile import Recorder
 from zensync.statistics import Statistics
 
 logger = logging.getLogger("zensync")
@@ -31,6 +34,7 @@ _OPTIONS = (
     "topology",
     "intra_group",
     "inter_group",
+    "profile",
     "log_every",
     "profile_iterations",
     "reprofile_every",
@@ -72,6 +76,8 @@ class State:
             torchrun's LOCAL_WORLD_SIZE. None treats all ranks alike. Not with a compressor.
         intra_group, inter_group: the same with groups of your own: the ranks of this rank's node,
             and the ranks with the same place in their nodes. All nodes have as many ranks.
+        profile: a file to record for `zensync advise` what the gradients of some iterations look
+            like, on rank 0. None records nothing. Not together with a compressor.
         log_every: log one INFO line, on rank 0, every so many iterations; 0 is never.
         profile_iterations: with "auto", in how many iterations it may try schemes before it keeps
             to the fastest; at least 1. None is 6.
@@ -92,6 +98,7 @@ class State:
         "_iterations_before",
         "_logged",
         "_pinned",
+        "_recorder",
         "_waits",
         *_OPTIONS,
     )
@@ -109,6 +116,7 @@ class State:
         topology: str | None = None,
         intra_group: dist.ProcessGroup | None = None,
         inter_group: dist.ProcessGroup | None = None,
+        profile: str | os.PathLike[str] | None = None,
         log_every: int = 0,
         profile_iterations: int | None = None,
         reprofile_every: int | None = None,
@@ -121,6 +129,7 @@ class State:
             raise TypeError(f"pack_values is {pack_values!r}: it must be True, False or None")
         check_options(scheme=scheme, pack_values=pack_values, wire_dtype=wire_dtype)
         _check_compressor(compressor, scheme)
+        _check_profile_file(profile, compressor)
         if transport is not None:
             check_choice("transport", transport, ["capacity", "exact"])
         check_topology(topology, intra_group, inter_group)
@@ -143,6 +152,7 @@ class State:
         self.topology = topology
         self.intra_group = intra_group
         self.inter_group = inter_group
+        self.profile = profile
         self.log_every = log_every
         self.profile_iterations = profile_iterations
         self.reprofile_every = reprofile_every
@@ -152,6 +162,7 @@ class State:
         self._iterations_before = 0  # of the run that this State was loaded from
         self._logged = 0
         self._waits: bool | None = None  # unknown before the first bucket on a GPU
+        self._recorder: Recorder | None = None
         self._engine: _C.Engine | None = None
         if dist.is_initialized():
             self._start()
@@ -173,6 +184,8 @@ class State:
         engine = self._engine or self._start()
         if self.log_every > 0 and bucket.index() == 0 and engine.rank == 0:
             self._log()
+        if self._recorder is not None:
+            self._recorder.see(bucket.index(), bucket.buffer())
         future = engine.hook(bucket) if self._dgc is None else self._dgc.hook(engine, bucket)
         if bucket.buffer().is_cuda and self._waits_for_each_bucket():
             future.wait()
@@ -239,6 +252,8 @@ class State:
 
     def close(self) -> None:
         """Ends the engine now instead of when the State dies. The State is of no use afterwards."""
+        if self._recorder is not None:
+            self._recorder.write()
         if self._engine is not None:
             close_engine(self._engine)
 
@@ -256,6 +271,7 @@ class State:
         self._iterations_before = 0
         self._logged = 0
         self._waits = None
+        self._recorder = None
         self._engine = None
         self.load_state_dict(saved["state_dict"])
 
@@ -274,8 +290,11 @@ class State:
             nodes=find_nodes(self.process_group, self.topology, self.intra_group, self.inter_group),
         )
         self._engine.pin(self._pinned)
+        ranks = dist.get_world_size(self.process_group)
         if self._dgc is not None:
-            self._dgc.start(self._engine, ranks=dist.get_world_size(self.process_group))
+            self._dgc.start(self._engine, ranks=ranks)
+        if self.profile is not None and self._engine.rank == 0:
+            self._recorder = Recorder(Path(self.profile), ranks)
         return self._engine
 
     def _waits_for_each_bucket(self) -> bool:
@@ -340,4 +359,16 @@ def _check_compressor(compressor: DGC | None, scheme: str) -> None:
         raise ValueError(
             "scheme 'allreduce' sends every element, so a compressor would lose accuracy and save "
             "nothing: choose another scheme, or compressor=None"
+        )
+
+
+def _check_profile_file(profile: object, compressor: DGC | None) -> None:
+    if profile is None:
+        return
+    if not isinstance(profile, str | os.PathLike):
+        raise TypeError(f"profile is {profile!r}: it must be the path of a file to write")
+    if compressor is not None:
+        raise ValueError(
+            "profile records gradients as they are, not what a compressor sends of them: leave out "
+            "one of the two"
         )
