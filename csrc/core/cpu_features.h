@@ -21,9 +21,10 @@ bool supported(Isa isa);
 Isa preferred_isa();
 
 // Whether PEXT and PDEP are instructions worth using: AMD before Zen 3 takes hundreds of cycles for
-// one. The AVX2 kernels of value packing and of positions are built on them, so there their plain
-// versions are used. The environment variable ZENSYNC_PEXT (0 or 1) says otherwise, for tests and
-// bug reports. Read once. Throws InvalidArgument if it is anything else.
+// one. The AVX2 kernels of value packing, of positions and of merging are built on them: there the
+// plain versions of the first two are used and the other one of the third. The environment variable
+// ZENSYNC_PEXT (0 or 1) says otherwise, for tests and bug reports. Read once. Throws
+// InvalidArgument if it is anything else.
 bool quick_pext();
 
 }  // namespace zen

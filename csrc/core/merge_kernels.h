@@ -17,6 +17,7 @@ constexpr int kBlockSlots = 64;  // one presence word
 struct RankStream {
   const uint64_t* presence = nullptr;
   const uint64_t* masks = nullptr;
+  const uint64_t* masks_end = nullptr;
   const std::byte* values = nullptr;
   const std::byte* end = nullptr;  // of the memory that may be read
 };

@@ -218,6 +218,16 @@ struct Avx2Words {
                      _mm_blendv_epi8(moved, load16(elements), order));
   }
 
+  ZEN_INLINE static __m128i load16(const void* from) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(from));
+  }
+  ZEN_INLINE static __m128i table16(const std::array<std::array<uint8_t, 16>, 256>& table,
+                                    uint8_t lanes) {
+    return load16(table[lanes].data());
+  }
+
+ public:
+  // The packed values at the set lanes, -0.0 at the others.
   ZEN_INLINE static __m256 expand_lanes(const float* values, uint8_t lanes) {
     const __m256i order = lane_numbers(kLaneTables.expand[lanes].data());
     const __m256 moved = _mm256_permutevar8x32_ps(_mm256_loadu_ps(values), order);
@@ -232,15 +242,6 @@ struct Avx2Words {
     return to_floats<T>(_mm_blendv_epi8(moved, _mm_set1_epi16(INT16_MIN), order));
   }
 
-  ZEN_INLINE static __m128i load16(const void* from) {
-    return _mm_loadu_si128(static_cast<const __m128i*>(from));
-  }
-  ZEN_INLINE static __m128i table16(const std::array<std::array<uint8_t, 16>, 256>& table,
-                                    uint8_t lanes) {
-    return load16(table[lanes].data());
-  }
-
- public:
   // Eight values as floats, and back.
   ZEN_INLINE static __m256 load_floats(const float* values) { return _mm256_loadu_ps(values); }
   template <class T>
