@@ -36,10 +36,9 @@ class OwnerReader {
  public:
   OwnerReader() = default;
   OwnerReader(const OpenMessage& message, const Shard& shard, uint64_t first_block)
-      : stream{message.values, message.readable_end()},
+      : stream{message.mask_list(), message.values, message.readable_end()},
         message_(&message),
         shard_(&shard),
-        masks_(message.mask_list()),
         presence_(message.presence_bits()),
         first_block_(first_block),
         end_block_(first_block + shard.slots - (has_ragged_slot(shard) ? 1 : 0)) {}
@@ -59,75 +58,34 @@ class OwnerReader {
     return (slots - slot < 64 ? bits & low_bits(slots - slot) : bits) << late;
   }
 
-  // Appends the next present word, `word`, if `is_present`, without a branch: which words are
-  // present cannot be guessed.
-  void append_if(uint64_t is_present, uint64_t word, WordBatch& batch) {
-    static constexpr uint64_t kNothing = 0;
-    const auto nothing = reinterpret_cast<uintptr_t>(&kNothing);
-    const auto next = reinterpret_cast<uintptr_t>(masks_);
-    batch.words[batch.count] = word;
-    batch.masks[batch.count] =
-        *reinterpret_cast<const uint64_t*>(nothing ^ ((nothing ^ next) & (0 - is_present)));
-    batch.streams[batch.count] = &stream;
-    batch.count += static_cast<int>(is_present);
-    masks_ += is_present;
-  }
-
   // REQUIRES: all other words have been written.
   void write_ragged_word(const Gradient& gradient) const {
     if (message_ == nullptr || !has_ragged_slot(*shard_) || !bit_at(presence_, shard_->slots - 1))
       return;
     with_type(gradient.dtype, [&]<class T>(T) {
       T* elements = reinterpret_cast<T*>(gradient.data.data);
-      ScalarWords::store(reinterpret_cast<const T*>(stream.values), *masks_,
+      ScalarWords::store(reinterpret_cast<const T*>(stream.values), *stream.masks,
                          elements + shard_->word(shard_->slots - 1) * kWordElems);
     });
   }
 
-  ValueStream stream;
+  WriteStream stream;
 
  private:
   const OpenMessage* message_ = nullptr;
   const Shard* shard_ = nullptr;
-  const uint64_t* masks_ = nullptr;
   const uint64_t* presence_ = nullptr;
   uint64_t first_block_ = 0, end_block_ = 0;
-};
-
-// Writes a batch while the cache lines of the next one are on their way.
-class DelayedWriter {
- public:
-  DelayedWriter(WriteWords write, std::byte* gradient) : write_(write), gradient_(gradient) {}
-
-  WordBatch& batch() { return batches_[now_]; }
-
-  void write_if_full() {
-    if (batch().count == kBatchWords) turn();
-  }
-
-  void finish() {
-    turn();
-    turn();
-  }
-
- private:
-  void turn() {
-    now_ = 1 - now_;
-    write_(batches_[now_], batches_[1 - now_], gradient_);
-    batch().count = 0;
-  }
-
-  WriteWords write_;
-  std::byte* gradient_;
-  WordBatch batches_[2];
-  int now_ = 0;
 };
 
 // Messages that are written together: at most one of each owner of a deal.
 class Hand {
  public:
   explicit Hand(const Deal& deal)
-      : deal_(deal), readers_(static_cast<size_t>(deal.owners)), windows_(readers_.size()) {}
+      : deal_(deal),
+        window_blocks_(std::clamp<uint64_t>(kWindowWords / n(), 1, 64)),
+        readers_(n()),
+        window_(window_blocks_ * n()) {}
 
   bool has(int owner) const { return readers_[static_cast<size_t>(owner)].has_message(); }
 
@@ -138,56 +96,38 @@ class Hand {
     end_ = std::max(end_, reader.end_block());
   }
 
-  void write(WriteWords write, const Gradient& gradient) {
-    DelayedWriter writer(write, gradient.data.data);
-    for (uint64_t block = begin_; block < end_; block += 64) write_window(block, writer);
-    writer.finish();
+  void write(const WriteKernels& kernels, const Gradient& gradient) {
+    for (uint64_t block = begin_; block < end_; block += window_blocks_) {
+      gather(block, kernels);
+      kernels.write(window_, gradient.data.data);
+    }
     for (const OwnerReader& reader : readers_) reader.write_ragged_word(gradient);
   }
 
  private:
-  void write_window(uint64_t begin, DelayedWriter& writer) {
-    uint64_t present = 0;
-    for (size_t owner = 0; owner < readers_.size(); ++owner) {
-      windows_[owner] = readers_[owner].window(begin);
-      present += static_cast<uint64_t>(std::popcount(windows_[owner]));
-    }
-    const uint64_t blocks = std::min<uint64_t>(64, end_ - begin);
-    if (present * kDenseWindow < readers_.size() * blocks)
-      write_by_owner(begin, writer);
-    else
-      write_in_order(begin, blocks, writer);
-  }
+  uint64_t n() const { return static_cast<uint64_t>(deal_.owners); }
 
-  // In the order of the gradient: memory likes that best, but absent words take time too.
-  void write_in_order(uint64_t begin, uint64_t blocks, DelayedWriter& writer) {
-    const auto n = static_cast<uint64_t>(deal_.owners);
-    uint64_t word = begin * n;
-    for (uint64_t block = 0; block < blocks; ++block) {
-      auto owner = static_cast<size_t>(n == 1 ? 0 : deal_.first_owner(begin + block));
-      for (uint64_t turn = 0; turn < n; ++turn, ++word) {
-        readers_[owner].append_if(windows_[owner] >> block & 1, word, writer.batch());
-        writer.write_if_full();
-        if (++owner == n) owner = 0;
-      }
+  void gather(uint64_t begin, const WriteKernels& kernels) {
+    int first_owners[64] = {};
+    if (n() > 1)
+      for (uint64_t block = 0; block < window_blocks_; ++block)
+        first_owners[block] = deal_.first_owner(begin + block);
+    window_.first_word = begin * n();
+    for (int owner = 0; owner < deal_.owners; ++owner) {
+      OwnerReader& reader = readers_[static_cast<size_t>(owner)];
+      const uint64_t blocks = reader.window(begin) & low_bits(window_blocks_);
+      if (blocks != 0)
+        kernels.gather({blocks, owner, deal_.owners, first_owners}, reader.stream, window_);
     }
   }
 
-  void write_by_owner(uint64_t begin, DelayedWriter& writer) {
-    for (size_t owner = 0; owner < readers_.size(); ++owner)
-      for (uint64_t rest = windows_[owner]; rest != 0; rest &= rest - 1) {
-        const uint64_t block = begin + static_cast<uint64_t>(std::countr_zero(rest));
-        readers_[owner].append_if(1, deal_.word(static_cast<int>(owner), block), writer.batch());
-        writer.write_if_full();
-      }
-  }
-
-  // From one word in so many on, words are written in the order of the gradient.
-  static constexpr uint64_t kDenseWindow = 2;
+  // So many words at a time, or those of one block: their masks stay in the first-level cache.
+  static constexpr uint64_t kWindowWords = 256;
 
   Deal deal_;
+  uint64_t window_blocks_;
   std::vector<OwnerReader> readers_;  // by owner
-  std::vector<uint64_t> windows_;     // presence bits of the window, by owner
+  WordWindow window_;
   uint64_t begin_ = ~uint64_t{0}, end_ = 0;
 };
 
@@ -200,12 +140,12 @@ void deal_to(std::vector<Hand>& hands, const OpenMessage& message, const Shard& 
 }
 
 // Other placements give an owner consecutive words: blocks of a deal with one owner.
-void write_consecutive(const OpenMessage& message, const Shard& shard, WriteWords write,
+void write_consecutive(const OpenMessage& message, const Shard& shard, const WriteKernels& kernels,
                        const Gradient& gradient) {
   if (shard.slots == 0) return;
   Hand hand(Deal{});
   hand.add(0, OwnerReader(message, shard, shard.word(0)));
-  hand.write(write, gradient);
+  hand.write(kernels, gradient);
 }
 
 // One message about a list of single elements. A scattered element is a cache line of its own,
@@ -225,15 +165,15 @@ void write_members(const OpenMessage& message, const Shard& shard, const Gradien
 
 }  // namespace
 
-WriteWords write_words_scalar(DType dtype) {
-  return with_type(dtype, []<class T>(T) -> WriteWords { return write_words<ScalarWords, T>; });
+WriteKernels write_kernels_scalar(DType dtype) {
+  return with_type(dtype, []<class T>(T) { return write_kernels<ScalarWords, T>(); });
 }
 
 void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> shards,
                   const Gradient& gradient, Isa isa) {
   for (size_t i = 0; i < messages.size(); ++i) check(messages[i], shards[i], gradient);
-  const WriteWords write =
-      isa == Isa::avx2 ? write_words_avx2(gradient.dtype) : write_words_scalar(gradient.dtype);
+  const WriteKernels kernels =
+      isa == Isa::avx2 ? write_kernels_avx2(gradient.dtype) : write_kernels_scalar(gradient.dtype);
   std::vector<Hand> hands;  // of the hashed placement: one, unless there are several chunks
   for (size_t i = 0; i < messages.size(); ++i) {
     const PlacementKind kind = shards[i].placement->kind();
@@ -242,9 +182,9 @@ void decode_write(std::span<const OpenMessage> messages, std::span<const Shard> 
     else if (kind == PlacementKind::hashed_elements)
       write_members(messages[i], shards[i], gradient);
     else
-      write_consecutive(messages[i], shards[i], write, gradient);
+      write_consecutive(messages[i], shards[i], kernels, gradient);
   }
-  for (Hand& hand : hands) hand.write(write, gradient);
+  for (Hand& hand : hands) hand.write(kernels, gradient);
 }
 
 }  // namespace zen

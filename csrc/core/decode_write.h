@@ -1,8 +1,7 @@
 // Writing messages into the gradient.
 //
-// The messages of all owners are written in turns of 64 slots, which brings them through the
-// gradient together: a page is then visited once and not once for each owner. On 128 MB that halves
-// the time, because translating the addresses costs more than moving the bytes.
+// The messages of all owners are written together, word after word in the order of the gradient:
+// what memory likes best, by far.
 #pragma once
 
 #include <span>

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "core/decode_write_kernels.h"
 
+#include "core/bits.h"
 #include "core/dtype.h"
 #include "core/lane_tables.h"
 #include "core/placement.h"
@@ -25,8 +27,8 @@ ZEN_BEGIN_AVX2
 
 namespace zen {
 
-WriteWords write_words_avx2(DType dtype) {
-  return with_type(dtype, []<class T>(T) -> WriteWords { return write_words<Avx2Words, T>; });
+WriteKernels write_kernels_avx2(DType dtype) {
+  return with_type(dtype, []<class T>(T) { return write_kernels<Avx2Words, T>(); });
 }
 
 }  // namespace zen
@@ -36,8 +38,8 @@ ZEN_END_AVX2
 
 namespace zen {
 
-WriteWords write_words_avx2(DType dtype) {
-  return write_words_scalar(dtype);
+WriteKernels write_kernels_avx2(DType dtype) {
+  return write_kernels_scalar(dtype);
 }
 
 }  // namespace zen

@@ -3,32 +3,47 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "core/bits.h"
 #include "core/dtype.h"
 
 namespace zen {
 
-constexpr int kBatchWords = 64;
-
-// What is left of a message's values.
-struct ValueStream {
+// What is left of a message.
+struct WriteStream {
+  const uint64_t* masks = nullptr;
   const std::byte* values = nullptr;
   const std::byte* end = nullptr;  // of the memory that may be read
 };
 
-// Some present words of one or several messages.
-struct WordBatch {
-  int count = 0;
-  uint64_t words[kBatchWords];  // their numbers in the gradient
-  uint64_t masks[kBatchWords];
-  ValueStream* streams[kBatchWords];  // where their values are, in the order of the batch
+// The present words of all owners in a part of the gradient, by their place in it.
+struct WordWindow {
+  explicit WordWindow(uint64_t most_words)
+      : masks(words_for_bits(most_words) * 64), values(masks.size()) {}
+
+  uint64_t first_word = 0;
+  std::vector<uint64_t> masks;  // in groups of 64; 0 where no word is present
+  std::vector<const std::byte*> values;
+  bool vectors = true;  // whole vectors may be read behind the values of every word
 };
 
-// Writes the words of `now`, all of which have kWordElems elements, and advances their streams.
-// Prefetches those of `next`.
-using WriteWords = void (*)(const WordBatch& now, const WordBatch& next, std::byte* gradient);
+// One owner's words of a window.
+struct OwnerWords {
+  uint64_t blocks = 0;  // a bit for each block of the deal that has one
+  int owner = 0, owners = 1;
+  const int* first_owners = nullptr;  // of the window's blocks
+};
 
-WriteWords write_words_scalar(DType dtype);
-WriteWords write_words_avx2(DType dtype);  // REQUIRES: supported(Isa::avx2)
+struct WriteKernels {
+  // Adds an owner's words to the window and advances the stream.
+  void (*gather)(const OwnerWords& words, WriteStream& stream, WordWindow& window);
+  // Writes the words, all of which have kWordElems elements, in their order, and empties the
+  // window.
+  void (*write)(WordWindow& window, std::byte* gradient);
+};
+
+WriteKernels write_kernels_scalar(DType dtype);
+WriteKernels write_kernels_avx2(DType dtype);  // REQUIRES: supported(Isa::avx2)
 
 }  // namespace zen

@@ -105,6 +105,15 @@ struct Avx2Words {
     }
   }
 
+  ZEN_INLINE static uint64_t non_zeros(const uint64_t* masks) {
+    uint64_t zeros = 0;
+    for (int i = 0; i < 64; i += 4) {
+      const __m256i is_zero = _mm256_cmpeq_epi64(load(masks + i), _mm256_setzero_si256());
+      zeros |= static_cast<uint64_t>(_mm256_movemask_pd(_mm256_castsi256_pd(is_zero))) << i;
+    }
+    return ~zeros;
+  }
+
   // A few values are added without a branch on how many: behind the last one comes -0.0.
   template <class T>
   ZEN_INLINE static void add(const T* values, uint64_t mask, float* sums) {

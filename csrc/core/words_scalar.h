@@ -64,6 +64,13 @@ struct ScalarWords {
     for (; mask != 0; mask &= mask - 1) elements[std::countr_zero(mask)] = *values++;
   }
 
+  // A bit for each of 64 masks that is not 0.
+  static uint64_t non_zeros(const uint64_t* masks) {
+    uint64_t bits = 0;
+    for (int i = 0; i < 64; ++i) bits |= uint64_t{masks[i] != 0} << i;
+    return bits;
+  }
+
   // Adds the packed values to the listed elements.
   template <class T>
   static void add(const T* values, uint64_t mask, float* sums) {

@@ -72,7 +72,7 @@ TEST(DecodeWriteChunks, write_their_own_words) {
 TEST(DecodeWriteTogether, writes_what_the_messages_write_one_by_one) {
   for (PlacementKind kind :
        {PlacementKind::ranges, PlacementKind::hashed, PlacementKind::hashed_elements})
-    for (int owners : {1, 2, 5, 16}) {
+    for (int owners : {1, 2, 5, 16, 300}) {
       const auto placement = Placement::make(kind, 70001, owners, 4);
       TestGradient source = make_gradient(DType::f32, 70001, Pattern::one_range, 0.3, 2);
       const auto lists = oracle_select(source, *placement, placement->all());
