@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "../../tests/cpp/message_sizes.h"
+#include "benchmark.h"
 
 namespace zen {
 namespace {
@@ -36,12 +37,8 @@ void print_overheads() {
 }  // namespace
 }  // namespace zen
 
-int main() {
-  try {
-    zen::print_bytes();
-    zen::print_overheads();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bytes_benchmark: %s\n", error.what());
-    return 1;
-  }
+int zen::bench::run_benchmark(int, char**) {
+  print_bytes();
+  print_overheads();
+  return 0;
 }

@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmark.h"
 #include "codec_scenario.h"
 #include "core/buffer_pool.h"
 #include "core/cpu_features.h"
@@ -212,12 +213,7 @@ void run(const Options& options) {
 }  // namespace
 }  // namespace zen::bench
 
-int main(int argc, char** argv) {
-  try {
-    zen::bench::run(zen::bench::parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "codec_benchmark: %s\n", error.what());
-    return 1;
-  }
+int zen::bench::run_benchmark(int argc, char** argv) {
+  run(parse(argc, argv));
   return 0;
 }

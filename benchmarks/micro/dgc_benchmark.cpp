@@ -17,9 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include <time.h>
-
 #include "bandwidth.h"
+#include "benchmark.h"
 #include "core/buffer_pool.h"
 #include "core/codec.h"
 #include "core/dgc.h"
@@ -27,18 +26,13 @@
 #include "core/select.h"
 #include "result_rows.h"
 #include "synthetic.h"
+#include "timing.h"
 
 namespace zen::bench {
 namespace {
 
 constexpr int kOwners = 4;
 constexpr int kRepetitions = 9;
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Reads a and b, writes both. REQUIRES: sizes are multiples of 64.
 ZEN_BENCH_WIDE void read_two_write_two(std::byte* a, size_t a_bytes, std::byte* b, size_t b_bytes) {
@@ -62,7 +56,7 @@ ZEN_BENCH_WIDE void read_two_write_two(std::byte* a, size_t a_bytes, std::byte* 
 
 template <class T>
 void fill_normal(T* elements, uint64_t numel, uint64_t seed) {
-  Random random(seed);
+  SplitMix64 random(seed);
   for (uint64_t elem = 0; elem < numel; elem += 2) {
     const double radius = std::sqrt(-2 * std::log(random.uniform()));
     const double angle = 6.283185307179586 * random.uniform();
@@ -180,7 +174,9 @@ class Scenario {
   Buffer gradient_, residual_, original_gradient_, original_residual_;
 };
 
-int run(int argc, char** argv) {
+}  // namespace
+
+int run_benchmark(int argc, char** argv) {
   uint64_t elements = uint64_t{32} << 20;
   std::string output = "runs/dgc_pass.json";
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -210,14 +206,4 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace zen::bench
-
-int main(int argc, char** argv) {
-  try {
-    return zen::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "../../tests/cpp/index_patterns.h"
+#include "benchmark.h"
 #include "core/cpu_device.h"
 #include "core/hierarchical_hash.h"
 #include "result_rows.h"
@@ -208,13 +209,8 @@ Options parse(int argc, char** argv) {
 }  // namespace
 }  // namespace zen
 
-int main(int argc, char** argv) {
-  try {
-    const zen::Options options = zen::parse(argc, argv);
-    for (const double density : {0.01, 0.05})
-      zen::append_rows(options.json, zen::measure(density, options));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "hashing_benchmark: %s\n", error.what());
-    return 1;
-  }
+int zen::bench::run_benchmark(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  for (const double density : {0.01, 0.05}) append_rows(options.json, measure(density, options));
+  return 0;
 }

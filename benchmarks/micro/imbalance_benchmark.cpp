@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "../../tests/cpp/index_sets.h"
+#include "benchmark.h"
 #include "core/hash.h"
 #include "core/imbalance.h"
 
@@ -123,7 +124,7 @@ RowsOfRank criteo_batch(uint32_t samples, uint32_t* rows) {
     *rows += field;
   }
   return [laws, first, samples](uint64_t seed) {
-    Random random(seed);
+    SplitMix64 random(seed);
     IndexSet drawn;
     for (uint32_t sample = 0; sample < samples; ++sample)
       for (size_t field = 0; field < laws.size(); ++field)
@@ -135,7 +136,7 @@ RowsOfRank criteo_batch(uint32_t samples, uint32_t* rows) {
 // --- Top-k gradients
 // ------------------------------------------------------------------------------
 
-uint32_t binomial(Random& random, uint32_t trials, double p) {
+uint32_t binomial(SplitMix64& random, uint32_t trials, double p) {
   const double mean = trials * p, deviation = std::sqrt(mean * (1 - p));
   if (trials > 64 && deviation > 4) {  // close to normal: Box and Muller
     const double normal = std::sqrt(-2 * std::log1p(-random.uniform())) *
@@ -150,7 +151,7 @@ uint32_t binomial(Random& random, uint32_t trials, double p) {
 
 // Selection rate of every 256-element block whose values are exp(sigma N) |N|, for a threshold that
 // keeps `density` overall. sigma = 1 hits a third of the blocks at 5 %, as the paper's OPT does.
-std::vector<double> block_rates(uint64_t blocks, double sigma, double density, Random& random) {
+std::vector<double> block_rates(uint64_t blocks, double sigma, double density, SplitMix64& random) {
   std::vector<double> log_scale(blocks), rates(blocks);
   for (double& value : log_scale)
     value = sigma * std::sqrt(-2 * std::log1p(-random.uniform())) *
@@ -171,7 +172,7 @@ std::vector<double> block_rates(uint64_t blocks, double sigma, double density, R
 // All ranks share the block rates (the same layers are hot everywhere) and draw independently.
 Workload top_k_workload(const std::string& name, uint64_t numel, double sigma, double density,
                         int n) {
-  Random random(7);
+  SplitMix64 random(7);
   const auto rates = block_rates(numel / 256, sigma, density, random);
   const auto draw = [&](uint32_t ranks, bool unite) {
     Units units;
@@ -331,19 +332,15 @@ void print_stale_thresholds(const std::string& path, int n, uint32_t row) {
 }  // namespace
 }  // namespace zen
 
-int main(int argc, char** argv) {
-  try {
-    if (argc == 1) {
-      zen::print_table();
-    } else if (argc >= 3 && argc <= 5 && std::strcmp(argv[1], "--index-sets") == 0) {
-      zen::print_stale_thresholds(argv[2], argc > 3 ? std::stoi(argv[3]) : 16,
-                                  argc > 4 ? static_cast<uint32_t>(std::stoul(argv[4])) : 1);
-    } else {
-      std::fprintf(stderr, "usage: %s [--index-sets FILE [OWNERS [ROW]]]\n", argv[0]);
-      return 2;
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
+int zen::bench::run_benchmark(int argc, char** argv) {
+  if (argc == 1) {
+    print_table();
+  } else if (argc >= 3 && argc <= 5 && std::strcmp(argv[1], "--index-sets") == 0) {
+    print_stale_thresholds(argv[2], argc > 3 ? std::stoi(argv[3]) : 16,
+                           argc > 4 ? static_cast<uint32_t>(std::stoul(argv[4])) : 1);
+  } else {
+    std::fprintf(stderr, "usage: %s [--index-sets FILE [OWNERS [ROW]]]\n", argv[0]);
+    return 2;
   }
+  return 0;
 }

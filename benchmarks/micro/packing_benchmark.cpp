@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmark.h"
 #include "core/value_packing.h"
 #include "core/value_packing_chunk.h"
 #include "result_rows.h"
@@ -275,12 +276,7 @@ void run(const Options& options) {
 }  // namespace
 }  // namespace zen::bench
 
-int main(int argc, char** argv) {
-  try {
-    zen::bench::run(zen::bench::parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "packing_benchmark: %s\n", error.what());
-    return 1;
-  }
+int zen::bench::run_benchmark(int argc, char** argv) {
+  run(parse(argc, argv));
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "core/buffer.h"
 #include "core/dtype.h"
 #include "core/gradient.h"
+#include "core/split_mix.h"
 
 namespace zen::bench {
 
@@ -26,27 +27,10 @@ inline Pattern row_pattern() {
   return {"rows", kRowElems};
 }
 
-// SplitMix64 (Steele, Lea and Flood 2014).
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-  }
-  double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
-
 template <class T>
 uint64_t scatter(T* elements, uint64_t numel, const Pattern& pattern, double density,
                  uint64_t seed) {
-  Random random(seed);
+  SplitMix64 random(seed);
   const double log_miss = std::log1p(-density);
   const uint64_t runs = numel / pattern.run;
   uint64_t nonzeros = 0;

@@ -7,33 +7,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/split_mix.h"
+
 namespace zen {
 
 using IndexSet = std::vector<uint32_t>;
-
-// SplitMix64: small, seedable and, unlike the standard distributions, specified.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-  }
-  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
-  uint32_t below(uint32_t range) { return static_cast<uint32_t>((next() >> 32) * range >> 32); }
-
- private:
-  uint64_t state_;
-};
 
 // Every element with probability `density`.
 inline IndexSet uniform_indices(uint32_t numel, double density, uint64_t seed) {
   IndexSet indices;
   if (density <= 0) return indices;
-  Random random(seed);
+  SplitMix64 random(seed);
   const double log_gap = density < 1 ? std::log1p(-density) : -1e300;
   double position = std::floor(std::log1p(-random.uniform()) / log_gap);
   for (; position < numel; position += 1 + std::floor(std::log1p(-random.uniform()) / log_gap))
@@ -70,7 +54,7 @@ class ZipfRows {
       cumulative_[row] = sum += std::pow(row + 2.7, -exponent);
   }
 
-  uint32_t draw(Random& random) const {
+  uint32_t draw(SplitMix64& random) const {
     const double at = random.uniform() * cumulative_.back();
     return static_cast<uint32_t>(std::upper_bound(cumulative_.begin(), cumulative_.end(), at) -
                                  cumulative_.begin());
@@ -78,7 +62,7 @@ class ZipfRows {
 
   // The distinct rows of a batch of `draws` tokens.
   IndexSet batch(uint32_t draws, uint64_t seed) const {
-    Random random(seed);
+    SplitMix64 random(seed);
     IndexSet rows(draws);
     for (uint32_t& row : rows) row = draw(random);
     return sorted_unique(std::move(rows));

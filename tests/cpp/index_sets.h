@@ -50,7 +50,7 @@ inline std::vector<Iteration> drifting_zipf(int iterations, int ranks, uint32_t 
                                             uint64_t seed) {
   constexpr uint32_t kRows = 20'000, kDraws = 1'030, kWindow = 2'000;
   const ZipfRows rows(kRows, 1.149);
-  Random random(seed);
+  SplitMix64 random(seed);
   std::vector<Iteration> result;
   double centre = kRows / 2;
   for (int iteration = 0; iteration < iterations; ++iteration) {

@@ -27,7 +27,7 @@ Densification pairwise_overlap(size_t n, double p) {
 }
 
 Densification random_walk(size_t n, uint64_t seed) {
-  Random random(seed);
+  SplitMix64 random(seed);
   Densification values = {1};
   const double steepness = random.uniform();
   while (values.size() < n) values.push_back(values.back() + steepness * random.uniform());
