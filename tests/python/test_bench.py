@@ -23,6 +23,7 @@ from rich.console import Console
 from zensync._network import available
 from zensync.bench import EXIT_USAGE, bounds, measuring, options, patterns, plots, results, table
 from zensync.bench.cells import RECORDED, Cell
+from zensync.bench.expected import expected
 from zensync.bench.measuring import Measured, WrongResultError
 
 why_not = available()
@@ -110,12 +111,12 @@ def test_network_options_are_refused_under_torchrun(
 def test_options_are_multiplied_and_plain_ddp_is_always_there(tmp_path: Path) -> None:
     words = "--ranks 2 3 --rates 1gbit unshaped --dtypes float32 bfloat16 --densities 0.1 0.1"
     parsed = options.parse([*words.split(), "--baselines", "--output", str(tmp_path)])
-    assert parsed.baselines == ["ddp"]
+    assert parsed.settings.baselines == ["ddp"]
     assert [(n.ranks, n.rate_bits_per_second) for n in parsed.networks] == [
         *((2, 10**9), (2, None), (3, 10**9), (3, None))
     ]
-    assert len(parsed.cells) == 4  # two types, two patterns, one density
-    assert all(cell.numel == 8 * 2**20 for cell in parsed.cells)
+    assert len(parsed.settings.cells) == 4  # two types, two patterns, one density
+    assert all(cell.numel == 8 * 2**20 for cell in parsed.settings.cells)
 
 
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
@@ -329,6 +330,31 @@ def test_table_fits_its_width_and_marks_rows_that_the_processors_limit() -> None
     assert "Other programs" not in text
     table.print_tables(console, [example_row(cpu_share=0.9)])
     assert "Other programs had up to 65%" in console.export_text()
+
+
+def test_fewest_bytes_predict_the_fastest_unless_it_is_close_or_the_processors_limit() -> None:
+    def cell(others_wire: float, **ours: Any) -> list[results.Row]:
+        free = {"cpu_limited": False, "cpu_share": 0.1}
+        return [
+            example_row(**{"wire_seconds": 0.3, "seconds": 0.32, **free, **ours}),
+            example_row(scheme="agsparse", wire_seconds=others_wire, seconds=0.5, **free),
+            example_row(scheme="ddp_bf16", wire_seconds=0.1, seconds=0.1, exact=False, **free),
+        ]
+
+    found = expected(cell(0.4))
+    assert found is not None
+    assert (found.scheme, found.fastest) == ("balanced_parallelism", "balanced_parallelism")
+    assert found.margin == pytest.approx(0.25)
+    assert str(found) == (
+        "fewest bytes: balanced_parallelism, by 25%; fastest: balanced_parallelism"
+    )
+    slow = expected(cell(0.4, seconds=0.6))
+    assert slow is not None
+    assert slow.fastest == "agsparse"
+    assert "processors" in str(expected(cell(0.4, cpu_limited=True)))
+    assert expected(cell(0.31)) is None
+    assert expected(cell(0.4)[:1]) is None
+    assert expected([example_row(wire_seconds=None), example_row(wire_seconds=None)]) is None
 
 
 def test_a_plot_for_each_sweep(tmp_path: Path) -> None:

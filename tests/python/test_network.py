@@ -51,6 +51,7 @@ with socket.create_server(("", 7000)) as server:
         connection.sendall(b"x")
 """
 HOLDER = """
+import time
 from zensync._network import ShapedNetwork
 with ShapedNetwork(hosts=2, rate_bits_per_second=10**9) as network:
     print(network.prefix, flush=True)

@@ -25,6 +25,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 
 from zensync.bench.contenders import Contender, Gradients, Traffic
 from zensync.bench.replay import Hook, Replay
+from zensync.bench.starting import start_together
 
 POWERSGD_RANK = 4
 POWERSGD_DENSE_ITERATIONS = 2  # its smallest number; warm-up must cover it
@@ -71,9 +72,7 @@ class SparseAllReduce(Contender):
 
     def synchronise(self, started: Callable[[], None] = lambda: None) -> float:
         self._result = [tensor.clone() for tensor in self._sparse]
-        dist.barrier()
-        started()
-        start = time.perf_counter()
+        start = start_together(started)
         works = [dist.all_reduce(tensor, async_op=True) for tensor in self._result]
         for work in works:
             assert work is not None

@@ -37,11 +37,10 @@ class Cell:
 RECORDED = "recorded"
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """All that a rank needs to know."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What all networks have in common."""
 
-    network: Network
     cells: list[Cell]
     schemes: list[str]  # specifications: contenders.parse() reads them
     baselines: list[str]
@@ -51,6 +50,13 @@ class Plan:
     seed: int
     model: str | None  # MODULE:FUNCTION
     recordings: str  # the folder where recorded gradients are kept
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(Settings):
+    """All that a rank needs to know."""
+
+    network: Network
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from zensync import _network
 from zensync._network import Hosts, Loopback, ShapedNetwork
-from zensync.bench import options, plots, results, table, worker
+from zensync.bench import options, plots, resources, results, table, worker
 from zensync.bench.cells import Network
 from zensync.bench.options import Options
 from zensync.bench.results import Row
@@ -76,7 +76,7 @@ def _measure(parsed: Options, network: Network) -> tuple[list[int], list[Row]]:
             environment={
                 worker.PARENT: str(os.getpid()),
                 "OMP_NUM_THREADS": "1",
-                "LOCAL_WORLD_SIZE": str(network.ranks),
+                resources.RANKS_HERE: str(network.ranks),
                 # There are no host names in a namespace, about which torch would warn.
                 "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
             },

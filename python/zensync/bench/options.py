@@ -4,21 +4,18 @@ import argparse
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from zensync import _C
 from zensync._network import MAX_HOSTS, parse_rate
-from zensync.bench import EXIT_USAGE, baselines, contenders, recording, resources
-from zensync.bench.cells import RECORDED, Cell, Network, Plan
+from zensync.bench import EXIT_USAGE, baselines, contenders, recording, resources, values
+from zensync.bench.cells import RECORDED, Cell, Network, Plan, Settings
 from zensync.bench.patterns import PATTERNS, smallest_numel
 
 DTYPES = ("float32", "bfloat16", "float16")
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-UNSHAPED = "unshaped"
-
-Number = TypeVar("Number", int, float)
 
 
 class UsageError(ValueError):
@@ -28,29 +25,11 @@ class UsageError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Options:
     networks: list[Network]
-    cells: list[Cell]
-    schemes: list[str]
-    baselines: list[str]
-    warm_up: int
-    repetitions: int
-    buckets: int
-    seed: int
-    model: str | None
+    settings: Settings
     output: Path
 
     def plan(self, network: Network) -> Plan:
-        return Plan(
-            network=network,
-            cells=self.cells,
-            schemes=self.schemes,
-            baselines=self.baselines,
-            warm_up=self.warm_up,
-            repetitions=self.repetitions,
-            buckets=self.buckets,
-            seed=self.seed,
-            model=self.model,
-            recordings=str((self.output / "recorded").resolve()),
-        )
+        return Plan(network=network, **vars(self.settings))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,17 +44,17 @@ def parser() -> argparse.ArgumentParser:
         "PyTorch's own ways, on shaped networks of this machine, or under torchrun on your own.",
     )
     add = result.add_argument
-    add("--ranks", type=_whole(2, MAX_HOSTS), nargs="+", metavar="N", help="default 4")
+    add("--ranks", type=values.whole(2, MAX_HOSTS), nargs="+", metavar="N", help="default 4")
     add(
         "--rates",
-        type=_rate,
+        type=values.rate,
         nargs="+",
         metavar="RATE",
         help="of every rank's card, for example 200mbit or 1gbit; or unshaped (default 200mbit)",
     )
     add(
         "--schemes",
-        type=_scheme,
+        type=values.scheme,
         nargs="+",
         default=_C.schemes(),
         metavar="SCHEME",
@@ -90,13 +69,18 @@ def parser() -> argparse.ArgumentParser:
         help="default: all of them; plain DDP (ddp) is always measured",
     )
     add("--dtypes", choices=DTYPES, nargs="+", default=["float32"], help="default float32")
-    add("--numel", type=_elements, default=8 * 2**20, help="elements: 8M is 8 * 2^20, the default")
-    add("--densities", type=_density, nargs="+", metavar="D", help="default 0.01 0.1")
+    add(
+        "--numel",
+        type=values.elements,
+        default=8 * 2**20,
+        help="elements: 8M is 8 * 2^20, the default",
+    )
+    add("--densities", type=values.density, nargs="+", metavar="D", help="default 0.01 0.1")
     add("--patterns", choices=PATTERNS, nargs="+", help="default uniform rows")
-    add("--buckets", type=_whole(1, 64), default=1, help="equal DDP buckets (default 1)")
-    add("--repetitions", type=_whole(1, 1000), default=5, help="timed ones (default 5)")
-    add("--warm-up", type=_whole(1, 100), default=2, help="repetitions before (default 2)")
-    add("--seed", type=_whole(0, 2**31 - 1), default=1, help="of the gradients (default 1)")
+    add("--buckets", type=values.whole(1, 64), default=1, help="equal DDP buckets (default 1)")
+    add("--repetitions", type=values.whole(1, 1000), default=5, help="timed ones (default 5)")
+    add("--warm-up", type=values.whole(1, 100), default=2, help="repetitions before (default 2)")
+    add("--seed", type=values.whole(0, 2**31 - 1), default=1, help="of the gradients (default 1)")
     add(
         "--model",
         nargs="?",
@@ -134,8 +118,7 @@ def _options(parsed: argparse.Namespace, under_torchrun: bool) -> Options:
             f"{baselines.POWERSGD_DENSE_ITERATIONS} iterations are dense: raise it, or leave "
             "powersgd out of --baselines"
         )
-    return Options(
-        networks=_networks(parsed, under_torchrun),
+    settings = Settings(
         cells=_cells(parsed),
         schemes=_distinct(parsed.schemes),
         baselines=_distinct(["ddp", *parsed.baselines]),
@@ -144,8 +127,9 @@ def _options(parsed: argparse.Namespace, under_torchrun: bool) -> Options:
         buckets=parsed.buckets,
         seed=parsed.seed,
         model=parsed.model,
-        output=parsed.output,
+        recordings=str((parsed.output / "recorded").resolve()),
     )
+    return Options(_networks(parsed, under_torchrun), settings, parsed.output)
 
 
 def _networks(parsed: argparse.Namespace, under_torchrun: bool) -> list[Network]:
@@ -193,14 +177,16 @@ def _check_folder(folder: Path) -> None:
 
 def _check_memory(options: Options, under_torchrun: bool) -> None:
     """Every contender has a bucket; a scheme at work up to 3.2 times one more in messages."""
-    largest = max(cell.numel * DTYPE_BYTES[cell.dtype] for cell in options.cells)
-    each = (len(options.baselines) + 4.2 * len(options.schemes) + 6) * largest
+    cells, schemes = options.settings.cells, options.settings.schemes
+    baselines_there = options.settings.baselines
+    largest = max(cell.numel * DTYPE_BYTES[cell.dtype] for cell in cells)
+    each = (len(baselines_there) + 4.2 * len(schemes) + 6) * largest
     ranks = max(network.ranks for network in options.networks)
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if under_torchrun else ranks
     needed, there = local * each, resources.available_memory()
     if needed > there:
         raise UsageError(
-            f"{local} ranks with {len(options.schemes)} schemes and {len(options.baselines)} "
+            f"{local} ranks with {len(schemes)} schemes and {len(baselines_there)} "
             f"baselines may need {needed / 2**30:.1f} GiB of memory, {there / 2**30:.1f} GiB are "
             "free: take fewer --schemes, --baselines or --ranks, or a smaller --numel"
         )
@@ -208,53 +194,3 @@ def _check_memory(options: Options, under_torchrun: bool) -> None:
 
 def _distinct(values: Iterable[object]) -> list:  # type: ignore[type-arg]
     return list(dict.fromkeys(values))
-
-
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def parse_number(text: str) -> int:
-        if not text.strip().lstrip("-").isdecimal() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
-        return int(text)
-
-    return parse_number
-
-
-def _elements(text: str) -> int:
-    number, factor = text, 1
-    if text[-1:] in "KMG" and text:
-        number, factor = text[:-1], {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]]
-    if not number.isdecimal() or not 0 < int(number) * factor < 2**35:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of elements: write it out, or with K, M or G (powers of "
-            "1024), for example 8M"
-        )
-    return int(number) * factor
-
-
-def _density(text: str) -> float:
-    try:
-        density = float(text)
-    except ValueError:
-        density = -1
-    if not 0 < density <= 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a density: write a number above 0, up to 1"
-        )
-    return density
-
-
-def _rate(text: str) -> int | None:
-    if text == UNSHAPED:
-        return None
-    try:
-        return parse_rate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}, or {UNSHAPED}") from error
-
-
-def _scheme(text: str) -> str:
-    try:
-        contenders.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text

@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from zensync.bench.starting import start_together
+
 Hook = Callable[[Any, Any], torch.futures.Future[torch.Tensor]]
 
 
@@ -53,9 +55,8 @@ class Replay:
     def _timed_hook(self) -> Any:
         def timed_hook(state: Any, bucket: Any) -> Any:
             if self._start is None:
-                dist.barrier()  # buckets of this size are complete at very different moments
-                self._started()
-                self._start = time.perf_counter()
+                # Buckets of this size are complete at very different moments.
+                self._start = start_together(self._started)
             return self._hook(state, bucket)
 
         # DDP compares annotations, as objects, with these.

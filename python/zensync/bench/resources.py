@@ -7,6 +7,8 @@ from pathlib import Path
 
 from zensync._network import INTERFACE, Counters, own_counters
 
+RANKS_HERE = "ZENSYNC_BENCH_RANKS_HERE"  # set by the launcher, whose hosts are one machine
+
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
@@ -23,9 +25,13 @@ def usage() -> Usage:
     return Usage(busy, everything, time.process_time(), card_counters())
 
 
+def ranks_here() -> int:
+    """Ranks that share this machine. The launcher tells, or torchrun."""
+    return int(os.environ.get(RANKS_HERE) or os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def processors_per_rank() -> float:
-    """torchrun tells how many ranks share a machine, and so does the launcher."""
-    return (os.cpu_count() or 1) / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return (os.cpu_count() or 1) / ranks_here()
 
 
 def cpu_ticks() -> tuple[int, int]:

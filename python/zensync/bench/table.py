@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zensync.bench.cells import RECORDED, Network
+from zensync.bench.expected import expected
 from zensync.bench.results import CPU_LIMIT, Row, disturbed
 
 WIDTH = 132
@@ -31,7 +32,9 @@ def print_tables(console: Console, rows: Sequence[Row]) -> None:
 
 
 def make_table(title: str, rows: Sequence[Row]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    if (prediction := expected(rows)) is not None:
+        table.caption = str(prediction)
     table.add_column("scheme", no_wrap=True)
     for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
