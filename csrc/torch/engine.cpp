@@ -277,7 +277,8 @@ void Engine::Job::add_nodes(Layout& layout) {
   layout.fingerprint = fingerprint.result();
   layout.description += ", " + std::to_string(engine_.ranks_per_node()) + " ranks per node";
   node_layout_ = static_cast<uint32_t>(layout.fingerprint);
-  if (dtype_) plan_ = engine_.planner_->plan(*dtype_, own_numel(), divisor(engine_.nodes()));
+  if (dtype_)
+    plan_ = engine_.planner_->plan(*plan_.scheme, *dtype_, own_numel(), divisor(engine_.nodes()));
 }
 
 std::unique_ptr<Exchange> Engine::Job::exchange(uint32_t sequence) {

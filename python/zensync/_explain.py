@@ -9,7 +9,10 @@ def explanation(scheme: str, choices: list[BucketChoice]) -> str:
     if scheme != "auto":
         return f"zensync: every bucket is synchronised by {scheme}, as this State was told"
     if not choices:
-        return "zensync, scheme auto: nothing has been synchronised yet, or there is one rank only"
+        return (
+            "zensync, scheme auto: nothing has been synchronised yet, or there is nothing to "
+            "choose (one rank only; several ranks per node: balanced_parallelism works between them)"
+        )
     return "\n\n".join(_bucket(choice) for choice in choices)
 
 
