@@ -180,7 +180,10 @@ def test_two_networks_exist_at_once_and_do_not_meet() -> None:
 def test_nothing_is_left_after_use_or_an_exception() -> None:
     with ShapedNetwork(hosts=2, rate_bits_per_second=RATE) as network:
         assert len(left_behind(network.prefix)) == 3
-        stray = subprocess.Popen(network.command(0, ["sleep", "1000000"]))
+        shell = ["sh", "-c", "echo there; exec sleep 1000000"]
+        stray = subprocess.Popen(network.command(0, shell), stdout=subprocess.PIPE)
+        assert stray.stdout is not None
+        assert stray.stdout.readline() == b"there\n"
     assert left_behind(network.prefix) == []
     assert stray.wait() == -signal.SIGTERM
     with pytest.raises(KeyError), ShapedNetwork(2, RATE) as network:
