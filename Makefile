@@ -13,7 +13,7 @@ PACKAGE := build/torch-$(TORCH)/package
 RESULTS := build/results
 PYTHON_IN_VENV := PYTHONPATH=$(PACKAGE) $(VENV)/bin/python
 
-CXX_FILES = $(shell find csrc cuda tests benchmarks -name '*.cpp' -o -name '*.h' -o -name '*.cu' \
+CXX_FILES = $(shell find csrc cuda simulation tests benchmarks -name '*.cpp' -o -name '*.h' -o -name '*.cu' \
   -o -name '*.cuh')
 PYTHON_FILES = setup.py $(shell find python tests benchmarks examples scripts -name '*.py' -o -name '*.pyi')
 SHELL_FILES := scripts/*.sh .ci/run

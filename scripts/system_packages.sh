@@ -26,7 +26,8 @@ optional command ip iproute2"
       echo "required command cmake cmake
 required command ninja ninja-build
 required header gtest/gtest.h libgtest-dev
-required header gmock/gmock.h libgmock-dev"
+required header gmock/gmock.h libgmock-dev
+optional header simgrid/s4u.hpp libsimgrid-dev"
       ;;
     bench)
       needs_of test
