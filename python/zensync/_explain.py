@@ -11,7 +11,7 @@ def explanation(scheme: str, choices: list[BucketChoice]) -> str:
     if not choices:
         return (
             "zensync, scheme auto: nothing has been synchronised yet, or there is nothing to "
-            "choose (one rank only; several ranks per node: balanced_parallelism works between them)"
+            "choose (one rank only; several ranks per node, where it is balanced_parallelism)"
         )
     return "\n\n".join(_bucket(choice) for choice in choices)
 
