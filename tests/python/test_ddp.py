@@ -347,7 +347,7 @@ def test_state_made_before_the_process_group(free_port: int) -> None:
 
 
 def shows_ranges(rank: int) -> set[str]:
-    _, ours = pair(Embedding)
+    _, ours = pair(Embedding, zensync.State(scheme="balanced_parallelism"))
     step(ours, indices(rank, 0))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         step(ours, indices(rank, 1))
