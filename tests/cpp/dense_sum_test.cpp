@@ -28,8 +28,9 @@ void expect_plain_sums(size_t count, int arrays, float divisor) {
     expected[i] = from_float<T>(sum / divisor);
   }
   dense_sum(buffers, DTypeOf<T>::value, divisor, buffers.back());  // into one of its inputs
-  EXPECT_EQ(std::memcmp(values.back().data(), expected.data(), count * sizeof(T)), 0)
-      << count << " elements, " << arrays << " arrays";
+  for (size_t i = 0; i < count; ++i)
+    ASSERT_EQ(std::memcmp(&values.back()[i], &expected[i], sizeof(T)), 0)
+        << "element " << i << " of " << count << " elements, " << arrays << " arrays";
 }
 
 TEST(DenseSum, adds_in_order_in_float32_and_rounds_once) {
