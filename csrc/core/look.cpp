@@ -14,7 +14,6 @@ namespace zen {
 
 namespace {
 
-constexpr uint64_t kBlockElems = kBlockWords * kWordElems;
 constexpr uint64_t kEverything = uint64_t{1} << 32;  // thresholds count hashes of 32 bits
 constexpr uint64_t kGlance = kEverything / 16;
 
