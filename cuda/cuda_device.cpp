@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/buffer_pool.h"
+#include "core/dense_sum.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/fragment.h"
@@ -345,13 +346,9 @@ uint64_t CudaDevice::decode_write(std::span<const Update> updates, const Gradien
 
 void CudaDevice::sum(std::span<const Buffer> arrays, DType dtype, float divisor,
                      const Buffer& result) {
+  check_lengths(arrays, result);
   std::vector<const std::byte*> table;
-  for (const Buffer& array : arrays) {
-    if (array.bytes != result.bytes)
-      throw InvalidArgument("an array of " + std::to_string(array.bytes) +
-                            " bytes cannot be added to one of " + std::to_string(result.bytes));
-    table.push_back(array.data);
-  }
+  for (const Buffer& array : arrays) table.push_back(array.data);
   Step step(stream_, device_memory_, pinned_memory_, wait_, held_);
   cuda::dense_sum(dtype, step.upload(std::span<const std::byte* const>(table)),
                   static_cast<unsigned>(table.size()), result.bytes / size_of(dtype), divisor,

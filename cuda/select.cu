@@ -83,31 +83,34 @@ __global__ void __launch_bounds__(kTileSlots)
   });
 }
 
+// Values are moved, not added: bits of their width do for every dtype.
+template <class Of4, class Of2>
+void launch_tiles(Of4 of_4_bytes, Of2 of_2_bytes, DType dtype, std::byte* gradient,
+                  const SelectJob* jobs, unsigned count, uint64_t most_tiles, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(most_tiles * count));
+  if (size_of(dtype) == 4)
+    launch(of_4_bytes, grid, dim3(kTileSlots), 0, stream, reinterpret_cast<uint32_t*>(gradient),
+           jobs, count);
+  else
+    launch(of_2_bytes, grid, dim3(kTileSlots), 0, stream, reinterpret_cast<uint16_t*>(gradient),
+           jobs, count);
+}
+
 }  // namespace
 
 void select_mark(DType dtype, std::byte* gradient, const SelectJob* jobs, unsigned count,
                  uint64_t most_tiles, cudaStream_t stream) {
   if (most_tiles == 0) return;
-  const dim3 grid(static_cast<unsigned>(most_tiles * count));
-  if (size_of(dtype) == 4)
-    launch(mark_tile<uint32_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<uint32_t*>(gradient), jobs, count);
-  else
-    launch(mark_tile<uint16_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<uint16_t*>(gradient), jobs, count);
+  launch_tiles(mark_tile<uint32_t>, mark_tile<uint16_t>, dtype, gradient, jobs, count, most_tiles,
+               stream);
   check_launch("mark_tile");
 }
 
 void select_gather(DType dtype, std::byte* gradient, const SelectJob* jobs, unsigned count,
                    uint64_t most_tiles, cudaStream_t stream) {
   if (most_tiles == 0) return;
-  const dim3 grid(static_cast<unsigned>(most_tiles * count));
-  if (size_of(dtype) == 4)
-    launch(gather_tile<uint32_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<uint32_t*>(gradient), jobs, count);
-  else
-    launch(gather_tile<uint16_t>, grid, dim3(kTileSlots), 0, stream,
-           reinterpret_cast<uint16_t*>(gradient), jobs, count);
+  launch_tiles(gather_tile<uint32_t>, gather_tile<uint16_t>, dtype, gradient, jobs, count,
+               most_tiles, stream);
   check_launch("gather_tile");
 }
 

@@ -30,11 +30,15 @@ void add_arrays(std::span<const Buffer> arrays, float divisor, const Buffer& res
 
 }  // namespace
 
-void dense_sum(std::span<const Buffer> arrays, DType dtype, float divisor, const Buffer& result) {
+void check_lengths(std::span<const Buffer> arrays, const Buffer& result) {
   for (const Buffer& array : arrays)
     if (array.bytes != result.bytes)
       throw InvalidArgument("an array of " + std::to_string(array.bytes) +
                             " bytes cannot be added to one of " + std::to_string(result.bytes));
+}
+
+void dense_sum(std::span<const Buffer> arrays, DType dtype, float divisor, const Buffer& result) {
+  check_lengths(arrays, result);
   with_type(dtype, [&]<class T>(T) { add_arrays<T>(arrays, divisor, result); });
 }
 

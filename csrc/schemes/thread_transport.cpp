@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "core/dense_sum.h"
 #include "core/error.h"
 #include "schemes/thread_state.h"
 
 namespace zen {
-namespace {
-
-template <class T>
-void reduce_into(std::span<const Buffer> ranks, Reduce reduce) {
-  const size_t count = ranks[0].bytes / sizeof(T);
-  for (size_t i = 0; i < count; ++i) {
-    float sum = 0;
-    for (const Buffer& rank : ranks) sum += to_float(reinterpret_cast<const T*>(rank.data)[i]);
-    if (reduce == Reduce::mean) sum /= static_cast<float>(ranks.size());
-    const T result = from_float<T>(sum);
-    for (const Buffer& rank : ranks) reinterpret_cast<T*>(rank.data)[i] = result;
-  }
-}
-
-}  // namespace
 
 class ThreadGroup::Endpoint final : public Transport {
  public:
@@ -77,8 +63,13 @@ class ThreadGroup::Endpoint final : public Transport {
                                name_of(dtype) + (reduce == Reduce::mean ? " (mean)" : " (sum)"));
     meeting->data.resize(state_.size);
     meeting->data[rank_] = data;
-    if (meeting->arrived == state_.size)
-      with_type(dtype, [&]<class T>(T) { reduce_into<T>(meeting->data, reduce); });
+    if (meeting->arrived == state_.size) {
+      const Buffer& result = meeting->data[0];
+      const float divisor = reduce == Reduce::mean ? static_cast<float>(state_.size) : 1;
+      dense_sum(meeting->data, dtype, divisor, result);
+      for (const Buffer& other : std::span(meeting->data).subspan(1))
+        std::copy_n(result.data, result.bytes, other.data);
+    }
     const uint64_t moved = ring_all_reduce_bytes(data.bytes, state_.size);
     self().traffic.bytes_out += moved;
     self().traffic.bytes_in += moved;

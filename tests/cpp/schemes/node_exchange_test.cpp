@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "pipelines.h"
 #include "schemes/pipeline.h"
 
 namespace zen {
@@ -54,15 +55,9 @@ class Nodes {
   std::vector<std::unique_ptr<ThreadGroup>> inside_, between_;
 };
 
-struct End {
-  Bytes gradient;
-  std::string error;
-  bool told = false;
-};
-
 class NodeTask final : public Task {
  public:
-  NodeTask(const Job& job, int number, Device& device, Nodes& nodes, int rank, End& end)
+  NodeTask(const Job& job, int number, Device& device, Nodes& nodes, int rank, BucketEnd& end)
       : job_(job), number_(number), device_(device), nodes_(nodes), rank_(rank), end_(end) {}
 
   std::string name() const override { return "bucket " + std::to_string(number_); }
@@ -87,7 +82,7 @@ class NodeTask final : public Task {
   Device& device_;
   Nodes& nodes_;
   int rank_;
-  End& end_;
+  BucketEnd& end_;
   StrictObserver observer_;
 };
 
@@ -124,10 +119,10 @@ std::unique_ptr<Exchange> NodeTask::exchange(uint32_t sequence) {
                              .between_nodes = between});
 }
 
-using Ends = std::vector<std::vector<End>>;  // by rank and bucket
+using Ends = std::vector<std::vector<BucketEnd>>;  // by rank and bucket
 
 Ends run(Nodes& nodes, const Shape& shape, const std::vector<Job>& jobs) {
-  Ends ends(shape.ranks(), std::vector<End>(jobs.size()));
+  Ends ends(shape.ranks(), std::vector<BucketEnd>(jobs.size()));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < shape.ranks(); ++rank)
     threads.emplace_back([&, rank] {
@@ -142,7 +137,7 @@ Ends run(Nodes& nodes, const Shape& shape, const std::vector<Job>& jobs) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& buckets : ends)
-    for (const End& end : buckets) EXPECT_TRUE(end.told) << "a bucket never ends";
+    for (const BucketEnd& end : buckets) EXPECT_TRUE(end.told) << "a bucket never ends";
   return ends;
 }
 
@@ -248,7 +243,7 @@ TEST(NodeFailure, failure_at_any_call_reaches_every_rank) {
         EXPECT_THAT(ends[rank].back().error, HasSubstr("on purpose"));
         for (int other = 0; other < shape.ranks(); ++other)
           for (size_t j = 0; j < jobs.size(); ++j) {
-            const End& end = ends[other][j];
+            const BucketEnd& end = ends[other][j];
             if (!end.error.empty())
               EXPECT_THAT(end.error, StartsWith("zensync: rank " + std::to_string(other)));
             else
@@ -271,7 +266,7 @@ TEST(NodeFailure, ranks_that_disagree_all_learn_it) {
                       .inputs = Inputs(4, Values(rank == odd ? 65 : 64, 1.0f))};
         CpuDevice device;
         Pipeline pipeline(nodes.transport(rank), &nodes.node(rank), rank);
-        End end;
+        BucketEnd end;
         pipeline.start(std::make_unique<NodeTask>(job, 0, device, nodes, rank, end));
         while (pipeline.in_flight() > 0) pipeline.finish_oldest();
         errors[rank] = end.error;
